@@ -12,19 +12,17 @@ is 1.
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import replace
 
-from confluent_kafka import Message
-from harness import Result, arguments, broker_and_folder, create_topics, report
+from aiohttp import ClientError, ClientSession, ClientWebSocketResponse, WSMsgType
+from harness import Result, arguments, broker_and_folder, create_topics, free_port, report
 from outside import (
-    KEY,
     OVERLAY,
-    GroupOffsets,
-    Reader,
     flush,
     percentiles,
     producer,
@@ -32,10 +30,22 @@ from outside import (
     stage,
     until,
 )
+from uuid_utils import uuid7
 
-from streams.serde.codec import COMMAND, ENVELOPE, JOB, LEDGER_ENTRY, REPLY
+from streams.serde.codec import ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, fingerprint, new_id, partition_for
-from streams.serde.lease_mac import open_lease
+from streams.serde.link import commands, frames
+from streams.serde.link.messages import (
+    VERSION,
+    Acked,
+    Answer,
+    Beat,
+    FromOwner,
+    Hello,
+    Leased,
+    Message,
+    Refused,
+)
 from streams.serde.records import (
     Claim,
     Command,
@@ -49,14 +59,16 @@ from streams.serde.records import (
     Outcome,
     PayloadRef,
     Reply,
+    Wait,
 )
+from streams.serde.run_ends import ReportedEnd
 from streams.topology.load import load
 
 TOPOLOGY = load(OVERLAY)
 TENANTS = 40
 SLOTS = 200
 STEADY_RATE = 200
-WORK = "jobs.work.default"
+TOKEN = "bench-bench-bench-bench"
 ACTION = "email:send/reply"
 
 
@@ -71,8 +83,9 @@ def main() -> None:
         for number in range(chosen.jobs):
             events.send("plain.made", f"p{number}")
         flush(events.sender)
-        with stage("dispatcher", bootstrap, folder) as process:
-            worker = ScriptedWorker(bootstrap)
+        address, env = link()
+        with stage("dispatcher", bootstrap, folder, env=env) as process:
+            worker = ScriptedWorker(address)
             results = [backlog("backlog, no effect", worker, process, chosen.jobs)]
             for number in range(chosen.jobs // 2):
                 events.send("effect.made", f"e{number}")
@@ -80,11 +93,18 @@ def main() -> None:
             results.append(backlog("backlog, one effect", worker, process, chosen.jobs // 2))
             results += steady(events, worker, process, int(chosen.seconds * STEADY_RATE))
             flush(events.sender)
-            finished(bootstrap, worker, process)
+            finished(worker, process)
         wrong = violations(bootstrap, events.sent, worker.leased)
     results.append(Result("all", "not exactly once", wrong, "jobs"))
     report("dispatcher", results, as_json=chosen.json)
     sys.exit(1 if wrong else 0)
+
+
+def link() -> tuple[str, dict[str, str]]:
+    """An address for the link of a stage, and the settings with which the stage listens there."""
+    listen = f"127.0.0.1:{free_port()}"
+    env = {"TIDEGATE_LINK_LISTEN": listen, "TIDEGATE_LINK_TOKEN": TOKEN}
+    return f"ws://{listen}/v1/link", env
 
 
 class Events:
@@ -129,99 +149,138 @@ def envelope(tenant: str, event_type: str, key: str) -> Envelope:
 
 
 class ScriptedWorker:
-    """Takes every lease and says at once what a worker would; `leased` counts leases by job."""
+    """Takes every lease and says at once what a worker would; `leased` counts leases by job.
+
+    It dials the stage's link, and has said everything once nothing is `unacknowledged`.
+    """
 
     types: tuple[str, ...] = ("plain", "one_effect")
 
-    def __init__(self, bootstrap: str) -> None:
-        self.id = f"bench/{new_id('boot')}"
+    def __init__(self, address: str) -> None:
         self.leased: Counter[str] = Counter()
         self.taken_at: dict[str, float] = {}
         self.ended = 0
+        self._address = address
+        self._loop = asyncio.new_event_loop()
+        self._socket: ClientWebSocketResponse | None = None
+        self._session: ClientSession | None = None
+        self._out: list[Message] = []
         self._claims: dict[str, Lease] = {}
-        self._received: Counter[int] = Counter()
-        self._sender = producer(bootstrap, linger_ms=1)
-        self._reader = Reader(bootstrap, TOPOLOGY, WORK, "jobs.replies")
+        self._numbers: Counter[int] = Counter()
+        self._acked: Counter[int] = Counter()
+        self._beats = self._before = 0
         self._beat_at = 0.0
+
+    @property
+    def unacknowledged(self) -> int:
+        return self._numbers.total() - self._acked.total()
 
     def work(self) -> None:
         """Read once, answer all."""
-        if time.monotonic() >= self._beat_at:
-            self._beat()
-        for message in self._reader.read(wait=0.02):
-            if message.topic() == WORK:
-                self._lease(message)
-            else:
-                self._replied(REPLY.decode(message.value()))
-        self._sender.poll(0)
+        self._loop.run_until_complete(self._turn())
 
     def close(self) -> None:
-        flush(self._sender)
-        self._reader.close()
+        self._loop.run_until_complete(self._close())
+
+    async def _turn(self) -> None:
+        socket = self._socket or await self._dial()
+        if time.monotonic() >= self._beat_at:
+            self._beat()
+        await self._flush(socket)
+        try:
+            frame = await socket.receive(timeout=0.02)
+        except TimeoutError:
+            return
+        if frame.type is not WSMsgType.TEXT and frame.type is not WSMsgType.BINARY:
+            await self._close()  # another process takes the stage's place, or the stage has ended
+            self._socket = None
+            return
+        for message in frames.from_owner(frame.data):
+            self._heard(message)
+        await self._flush(socket)
+
+    async def _dial(self) -> ClientWebSocketResponse:
+        self._session = ClientSession(headers={"Authorization": f"Bearer {TOKEN}"})
+        for _ in range(300):
+            try:
+                self._socket = await self._session.ws_connect(self._address, max_msg_size=1 << 24)
+                break
+            except ClientError:
+                await asyncio.sleep(0.1)  # the stage begins
+        if self._socket is None:
+            raise SystemExit(f"nobody listens at {self._address}")
+        handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in self.types)
+        self._before, self._beat_at = self.leased.total(), 0.0
+        self._out.append(Hello(VERSION, "bench", str(uuid7()), "default", SLOTS, handlers))
+        return self._socket
+
+    async def _flush(self, socket: ClientWebSocketResponse) -> None:
+        if self._out:
+            messages, self._out = self._out, []
+            await socket.send_bytes(frames.frame(messages))
+
+    async def _close(self) -> None:
+        for each in (self._socket, self._session):
+            if each is not None:
+                await each.close()
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic() + TOPOLOGY.leases.heartbeat_seconds
-        handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in self.types)
-        for partition in range(TOPOLOGY.partitions):
-            held = [each for each in self._claims.values() if each.home_partition == partition]
-            body = Heartbeat(
-                self.id,
-                "default",
-                0,
-                self._free(),
-                tuple(HeldLease(each.job_id, each.epoch, False) for each in held),
-                handlers,
-                received=self._received[partition],
-                leaving=False,
+        self._offer()
+        held: dict[int, list[HeldLease]] = {}
+        for each in self._claims.values():
+            held.setdefault(each.home_partition, []).append(
+                HeldLease(each.job_id, each.epoch, False)
             )
-            self._send(partition, Command(new_id("cmd"), "", "", 0, 0, body))
+        for partition, leases in held.items():
+            body = Heartbeat("", "", 0, 0, tuple(leases), (), 0, leaving=False)
+            self._send(partition, Command("", "", "", 0, 0, body))
 
-    def _lease(self, message: Message) -> None:
-        lease = open_lease(message.value(), KEY)
+    def _offer(self) -> None:
+        self._beats += 1
+        free = SLOTS - len(self._claims)
+        self._out.append(Beat(self._beats, self.leased.total() - self._before + free))
+
+    def _heard(self, message: FromOwner) -> None:
+        if isinstance(message, Leased):
+            self._lease(message.lease)
+        elif isinstance(message, Answer):
+            self._replied(message.reply)
+        elif isinstance(message, Acked):
+            self._acked.update({p: n - self._acked[p] for p, n in message.numbers.items()})
+        elif isinstance(message, Refused):
+            raise SystemExit(f"the link refuses: {message.message}")
+
+    def _lease(self, lease: Lease) -> None:
         self.leased[lease.job_id] += 1
-        self._received[lease.home_partition] += 1
         self.taken_at[lease.job_id] = time.perf_counter()
         if lease.type == "plain":
-            self._say(lease, self._end(lease))
+            self._end(lease)
             return
-        claim = Claim(self.id, 0, new_id("clm"), lease.run_id, ACTION, b"d" * 32, 0)
+        claim = Claim("", 0, new_id("clm"), lease.run_id, ACTION, b"d" * 32, 0)
         self._claims[claim.claim_id] = lease
         self._say(lease, claim)
 
     def _replied(self, reply: Reply) -> None:
-        if not reply.claim_id:  # a question to all workers, or of credits, which each beat answers
-            self._beat()
-            return
         lease = self._claims.pop(reply.claim_id)
         if reply.kind != "granted":
             raise SystemExit(f"the claim of {reply.job_id} was answered {reply.kind}")
         outcome = Outcome(reply.claim_id, lease.run_id, ACTION, "done", '{"sent":true}', None)
         self._say(lease, outcome)
-        self._say(lease, self._end(lease))
+        self._end(lease)
 
-    def _end(self, lease: Lease) -> Ended:
+    def _end(self, lease: Lease, status: ReportedEnd = "succeeded", *waits: Wait) -> None:
         self.ended += 1
-        return Ended(
-            self.id,
-            lease.run_id,
-            self._free(),
-            "succeeded",
-            None,
-            None,
-            None,
-            received=self._received[lease.home_partition],
-            traceback=None,
-        )
-
-    def _free(self) -> int:
-        return SLOTS - len(self._claims)
+        self._say(lease, Ended("", lease.run_id, 0, status, None, None, None, 0, None, None, waits))
+        self._offer()
 
     def _say(self, lease: Lease, body: CommandBody) -> None:
-        command = Command(new_id("cmd"), lease.tenant_id, lease.job_id, lease.epoch, 0, body)
+        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, 0, body)
         self._send(lease.home_partition, command)
 
     def _send(self, partition: int, command: Command) -> None:
-        self._sender.produce("jobs.commands", COMMAND.encode(command), b"", partition)
+        self._numbers[partition] += 1
+        self._out.append(commands.order(partition, self._numbers[partition], command))
 
 
 def backlog(
@@ -264,13 +323,15 @@ def steady(
     return percentiles(f"{STEADY_RATE} events/s", "event to lease", waits)
 
 
-def finished(bootstrap: str, worker: ScriptedWorker, process: subprocess.Popen[bytes]) -> None:
+def finished(worker: ScriptedWorker, process: subprocess.Popen[bytes]) -> None:
     """The stage has committed all that the worker said."""
+
+    def reached() -> bool:
+        worker.work()
+        return worker.unacknowledged == 0
+
+    until(reached, process, "all commands committed")
     worker.close()
-    groups = GroupOffsets(bootstrap, "dispatcher", TOPOLOGY, "jobs.commands")
-    said = len(scan(bootstrap, TOPOLOGY, "jobs.commands"))
-    until(lambda: groups.total() >= said, process, "all commands committed")
-    groups.close()
 
 
 def violations(bootstrap: str, sent: dict[str, tuple[str, float]], leased: Counter[str]) -> int:

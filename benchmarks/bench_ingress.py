@@ -15,7 +15,6 @@ Kafka. `anchor` is the p99 that any ingress is expected to stay below.
 from __future__ import annotations
 
 import re
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from harness import Result, arguments, broker_and_folder, create_topics, report
+from harness import Result, arguments, broker_and_folder, create_topics, free_port, report
 from http_load import Answers, closed, open_loop
 from ingress_steps import steps
 from outside import stage
@@ -159,12 +158,6 @@ def bare(bootstrap: str) -> Iterator[int]:
             yield port
         finally:
             process.terminate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def await_ready(port: int, process: subprocess.Popen[bytes]) -> None:

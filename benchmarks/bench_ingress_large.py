@@ -18,9 +18,9 @@ from pathlib import Path
 
 import aiohttp
 import orjson
-from bench_ingress import KEY, TOPOLOGY, await_ready, free_port
+from bench_ingress import KEY, TOPOLOGY, await_ready
 from confluent_kafka import Producer
-from harness import Result, arguments, broker_and_folder, create_topics, report
+from harness import Result, arguments, broker_and_folder, create_topics, free_port, report
 from outside import stage
 from webhook_requests import SECRET, TENANTS
 

@@ -3,13 +3,13 @@
     python benchmarks/bench_limits.py [--jobs 1500] [--rounds 7] [--json]
 
 No broker: one dispatcher on virtual time and stores in memory, one process. Jobs are submitted in
-batches of 50, leased and ended by a scripted worker, as fast as they come. `none`: no limits.
-`three local`: one of the tenant, one of its jobs of a type, and one of a value of its input; none
-is ever full. `with a rate`: a rate of the tenant's beside them, which is written at each start.
-`one shared`: one of all jobs, over all partitions, whose permits are asked for and given back.
-`set aside`: one value is full all the time, and a backlog of 10,000 jobs waits for it. The
-contenders take turns; a figure is the median of processor time a job, and of its ratio to `none` in
-the same round.
+batches of 50, leased and ended by a scripted worker over the link, as fast as they come. `none`: no
+limits. `three local`: one of the tenant, one of its jobs of a type, and one of a value of its
+input; none is ever full. `with a rate`: a rate of the tenant's beside them, which is written at
+each start. `one shared`: one of all jobs, over all partitions, whose permits are asked for and
+given back. `set aside`: one value is full all the time, and a backlog of 10,000 jobs waits for it.
+The contenders take turns; a figure is the median of processor time a job, and of its ratio to
+`none` in the same round.
 Every job must succeed, except those of the backlog, else the exit code is 1.
 """
 
@@ -26,17 +26,19 @@ from harness import Result, arguments, report
 
 from streams import dispatcher, scheduler
 from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.link import LINK
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.ids import new_id
-from streams.serde.lease_mac import open_lease
+from streams.serde.link import commands, frames
+from streams.serde.link.messages import Leased
 from streams.serde.records import Command, CommandBody, Ended, Handler, Heartbeat, Lease, Submit
 from streams.topology.limits import Limit, Rate
 from streams.topology.load import load
 
-KEY = b"k" * 32
 BATCH = 50
 BACKLOG = 10_000
-WORKER, WORK = "bench/b1", "jobs.work.default"
+WORKER = "bench/b1"
+HANDLERS = (Handler("plain", 3, (1.0,), 300),)
 LOCAL = (
     Limit("tenants", "tenant", "*", 1_000),
     Limit("types", "job_type", "*", 1_000, per="tenant"),
@@ -63,11 +65,12 @@ class Desk:
             for name, topic in shipped.topics.items()
         }
         self._topology = replace(shipped, partitions=1, topics=topics, limits=limits)
-        stages = [dispatcher.stage(self._topology, KEY), scheduler.stage(self._topology)]
+        stages = [dispatcher.stage(self._topology), scheduler.stage(self._topology)]
         self._driver = TopologyTestDriver(stages, self._topology, partitions=1)
         self._driver.advance(0.2)
-        self._made = self._leased = 0
+        self._made = self._leased = self._said = self._beats = 0
         self._hung = ""
+        self._driver.link().connect(WORKER, "default", HANDLERS)
 
     def hang(self, jobs: int) -> None:
         """Have one job of an account run for ever, and others wait for it."""
@@ -87,6 +90,7 @@ class Desk:
                 with self._driver.together():
                     for lease in leases:
                         self._end(lease)
+                    self._heartbeat()
         return (time.process_time() - began) / jobs
 
     def submit(self, jobs: int, account: str | None) -> list[str]:
@@ -106,23 +110,33 @@ class Desk:
         return sum(JOB.decode(value).status != "succeeded" for value in newest.values() if value)
 
     def _leases(self) -> Iterable[Lease]:
-        found = self._driver.output(WORK)[self._leased :]
-        self._leased += len(found)
-        leases = [open_lease(record.value or b"", KEY) for record in found]
+        records = self._driver.output(LINK)[self._said :]
+        self._said += len(records)
+        said = frames.from_owner(frames.joined([record.value or b"" for record in records]))
+        leases = [each.lease for each in said if isinstance(each, Leased)]
+        self._leased += len(leases)
         return [lease for lease in leases if lease.job_id != self._hung]
 
     def _heartbeat(self) -> None:
-        handlers = (Handler("plain", 3, (1.0,), 300),)
-        self._say(
-            Heartbeat(WORKER, "default", 3, 100, (), handlers, received=self._leased, leaving=False)
-        )
+        """Offer 100 slots."""
+        self._beats += 1
+        now = self._driver.now / 1000
+        self._driver.link().beat(WORKER, self._beats, self._leased + 100, now)
+        self._tell(Heartbeat("", "", 0, 0, (), (), received=0, leaving=False))
 
     def _end(self, lease: Lease) -> None:
-        told = None, None, None, self._leased, None, None, ()
-        self._say(Ended(WORKER, lease.run_id, 100, "succeeded", *told), lease.job_id, lease.epoch)
+        told = None, None, None, 0, None, None, ()
+        body = Ended("", lease.run_id, 0, "succeeded", *told)
+        self._tell(body, lease.job_id, lease.epoch)
 
-    def _say(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
-        command = Command(new_id("cmd"), "acme", job_id, epoch, self._driver.now, body)
+    def _tell(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
+        """Send a command of the worker."""
+        command = Command("", "acme", job_id, epoch, self._driver.now, body)
+        value = frames.encoded(commands.order(0, 1, command))
+        self._driver.pipe(LINK, WORKER.encode(), value, partition=0)
+
+    def _say(self, body: CommandBody, job_id: str) -> None:
+        command = Command(new_id("cmd"), "acme", job_id, 0, self._driver.now, body)
         self._driver.pipe("jobs.commands", b"acme", COMMAND.encode(command))
 
 

@@ -36,11 +36,12 @@ from streams.dispatcher import live_index
 from streams.dispatcher.part import Change
 from streams.dispatcher.stage import Dispatcher
 from streams.dispatcher.workers.registry import WorkerRegistry
+from streams.dispatcher.workers.roster import Roster
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.clock import VirtualClock
 from streams.runtime.context import TaskContext
-from streams.serde.codec import COMMAND
 from streams.serde.job_states import PENDING, RUNNING
+from streams.serde.link import commands, frames
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
@@ -104,7 +105,7 @@ def one_partition(tenants: int, jobs: int) -> list[Bounded]:
         for _ in ctx.store("jobs").range(b"l", b"m"):
             pass  # its blocks are in the cache, and not counted below
         gc.collect()
-        dispatcher = Dispatcher(TOPOLOGY, b"k" * 32, 0)
+        dispatcher = Dispatcher(TOPOLOGY, Roster(TOPOLOGY.leases), 0)
         before = resident()
         rows = restore(name, dispatcher, ctx)
         rows += in_order(name, dispatcher, ctx)
@@ -176,7 +177,7 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded
 
 def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
     """The first worker comes, and punctuations follow until every lane has its place."""
-    hear(dispatcher.shared.workers, "w/1", free=0)
+    dispatcher.shared.workers.roster.connected("w/1", "default", HANDLERS, None)
     dispatcher.shared.unrouted = False  # the topology is the one of before
     queue = dispatcher.shared.queue.queues["default"]
     took = timed(lambda: punctuate(dispatcher, ctx), 1)
@@ -236,35 +237,30 @@ def timed(call: Callable[[], object], times: int) -> list[float]:
     return took
 
 
-def hear(
-    registry: WorkerRegistry, worker: str, *, free: int, leases: tuple[HeldLease, ...] = ()
-) -> None:
-    heartbeat = Heartbeat(worker, "default", 3, free, leases, HANDLERS, received=0, leaving=False)
-    registry.heard(heartbeat, "cmd", NOW / 1000)
-
-
 def heard(workers: int) -> list[Bounded]:
     """One heartbeat, decoded and taken in, among so many workers that have two leases each."""
-    registry = WorkerRegistry(TOPOLOGY.leases)
+    roster = Roster(TOPOLOGY.leases)
+    registry = WorkerRegistry(TOPOLOGY.leases, roster, 0)
     words = []
     for number in range(workers):
+        name = f"w{number}/1"
         leases = tuple(HeldLease(f"job_{number:025d}{n}", 1, False) for n in range(2))
-        hear(registry, f"w{number}/1", free=2)
+        roster.connected(name, "default", HANDLERS, None)
+        roster.heard(name, 1, 4, draining=False, now=NOW / 1000)
         for held in leases:
-            registry.changed(Change(held.job_id, None, running(f"w{number}/1")))
-        body = Heartbeat(
-            f"w{number}/1", "default", 3, 2, leases, HANDLERS, received=0, leaving=False
-        )
-        words.append(COMMAND.encode(Command("cmd_" + "0" * 36, "", "", 0, NOW, body)))
-    took = [timed(partial(take_in, registry, word), 5) for word in words]
+            registry.changed(Change(held.job_id, None, running(name)))
+        body = Heartbeat("", "", 0, 0, leases, (), received=0, leaving=False)
+        order = commands.order(0, 1, Command("", "", "", 0, NOW, body))
+        words.append((name, frames.encoded(order)))
+    took = [timed(partial(take_in, registry, *word), 5) for word in words]
     median = statistics.median(one for each in took for one in each)
     return [(Result(f"{workers:,} workers", "one heartbeat heard", median * 1e6, "us"), 200.0)]
 
 
-def take_in(registry: WorkerRegistry, word: bytes) -> None:
-    command = COMMAND.decode(word)
-    if isinstance(command.body, Heartbeat):
-        registry.heard(command.body, command.command_id, NOW / 1000)
+def take_in(registry: WorkerRegistry, name: str, word: bytes) -> None:
+    body = commands.command(word, NOW, name).body
+    if isinstance(body, Heartbeat):
+        registry.heard(name, body, NOW / 1000)
 
 
 def resident() -> int:

@@ -30,7 +30,6 @@ from operator_records import job, of_job, write
 from outside import OVERLAY, flush, percentiles, producer, stage
 
 from streams.dispatcher.lease import lease_of
-from streams.dispatcher.workers.credits import Worker
 from streams.redaction.redaction import Redaction
 from streams.serde.codec import LIVE
 from streams.serde.ids import partition_for
@@ -218,8 +217,7 @@ async def _poll(poll: Callable[[float], int]) -> None:
 def publisher(
     of: Job, publish: Callable[[LiveOutput], asyncio.Future[None]], loop: asyncio.AbstractEventLoop
 ) -> LivePublisher:
-    worker = Worker("bench/1", "default", 0, "", 0.0)
-    lease = lease_of(of, worker, (), 0, TOPOLOGY.leases)
+    lease = lease_of(of, (), 0, TOPOLOGY.leases)
     return LivePublisher(replace(lease, epoch=1), publish, time.monotonic, loop, Redaction())
 
 

@@ -18,18 +18,15 @@ import sys
 import time
 from argparse import Namespace
 from collections import deque
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
-from bench_dispatcher import TOPOLOGY, Events, ScriptedWorker, backlog
-from confluent_kafka import Message
+from bench_dispatcher import TOPOLOGY, Events, ScriptedWorker, backlog, link
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from jobs_run import process_seconds
-from outside import KEY, flush, percentiles, resident, stage, until
+from outside import flush, percentiles, resident, stage, until
 
 from streams.event_match import match_of
-from streams.serde.lease_mac import open_lease
 from streams.serde.records import Lease, Wait
 
 RATE = 500
@@ -42,27 +39,26 @@ class Waiter(ScriptedWorker):
 
     types = ("plain", "one_effect", "patient")
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
         self.parked: deque[tuple[str, str]] = deque()
         self.woken_at: dict[str, float] = {}
         self.wrong = 0
 
-    def _lease(self, message: Message) -> None:
-        lease = open_lease(message.value(), KEY)
+    def _lease(self, lease: Lease) -> None:
         if lease.type != "patient":
-            super()._lease(message)
-        elif not lease.steps:
-            self._received[lease.home_partition] += 1
-            self._say(lease, replace(self._end(lease), status="parked", waits=(_wait(lease),)))
+            super()._lease(lease)
+            return
+        self.leased[lease.job_id] += 1
+        if not lease.steps:
+            self._end(lease, "parked", _wait(lease))
             self.ended -= 1
             self.parked.append((lease.job_id, _subject(lease)))
         else:
-            self._received[lease.home_partition] += 1
             self.woken_at[lease.job_id] = time.perf_counter()
             got = orjson.loads(lease.steps[0].value or "{}").get("event", {}).get("subject")
             self.wrong += got != _subject(lease)
-            self._say(lease, self._end(lease))
+            self._end(lease)
 
 
 def _subject(lease: Lease) -> str:
@@ -112,8 +108,9 @@ def measured(bootstrap: str, folder: Path, chosen: Namespace) -> tuple[list[Resu
     for number in range(jobs):
         events.send("plain.made", f"p{number}")
     flush(events.sender)
-    with stage("dispatcher", bootstrap, folder) as process:
-        worker = Waiter(bootstrap)
+    address, env = link()
+    with stage("dispatcher", bootstrap, folder, env=env) as process:
+        worker = Waiter(address)
         results = [backlog("plain", worker, process, jobs)]
         results.append(park_and_resume(events, worker, process, jobs))
         results += wakes(events, worker, process, int(chosen.seconds * RATE))
@@ -122,7 +119,7 @@ def measured(bootstrap: str, folder: Path, chosen: Namespace) -> tuple[list[Resu
         fill(events, worker, process, waiting)
         results.append(resident(process, f"{waiting:,} waiting"))
         results.append(others(events, worker, process, f"beside {waiting:,} waits"))
-    with stage("dispatcher", bootstrap, folder) as process:
+    with stage("dispatcher", bootstrap, folder, env=env) as process:
         results.append(restored(events, worker, process))
     worker.close()
     return results, worker.wrong

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,3 +124,9 @@ def _processor_ticks() -> tuple[int, int]:
 
 
 _AT_START = _processor_ticks()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

@@ -24,6 +24,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import Result
 
+from streams.broker.ports import pick_free
+from streams.stages import STAGES
 from streams.topology.model import Topology
 
 HERE = Path(__file__).parent
@@ -31,6 +33,9 @@ OVERLAY = HERE / "topology.yaml"
 APPLICATION_PATH = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
 """`PYTHONPATH` with which a worker finds `bench_app`."""
 KEY = b"b" * 32
+LINK = f"127.0.0.1:{pick_free()}"
+"""Where the owner of jobs listens for workers."""
+LINK_TOKEN = "the-token-of-benchmarks"
 
 
 @contextmanager
@@ -46,17 +51,18 @@ def stage(
         "-m",
         "streams.cli",
         name,
-        "--bootstrap",
-        bootstrap,
+        *(("--bootstrap", bootstrap) if name != "worker" else ()),
         "--data-dir",
         str(folder / "state"),
         "--topology",
         str(OVERLAY),
         *flags,
     ]
+    link = "TIDEGATE_LINK_LISTEN" if STAGES[name].owns_jobs else "TIDEGATE_LINK"
     own = {
-        "TIDEGATE_CLUSTER_KEY_FILE": str(key_file),
         "TIDEGATE_VAULT_KEY_FILE": str(key_file),
+        "TIDEGATE_LINK_TOKEN": LINK_TOKEN,
+        link: LINK if STAGES[name].owns_jobs else f"ws://{LINK}",
         "TIDEGATE_LOG_LEVEL": "warning",
         "PYTHONPATH": APPLICATION_PATH,
     }

@@ -1,40 +1,44 @@
 """How close credits come to the ideal schedule, on the virtual clock.
 
-200 jobs of one to nine seconds come at once, of 20 tenants over four partitions, to four workers
-of eight slots. Dispatcher, leases, credits and heartbeats are the product's own; only what handlers
-do is a sleep. The ideal is the time that a machine of 32 slots would take which knows no
-partitions, by list scheduling in the order of the jobs' arrival. In the second figure all jobs are
-of one tenant, and so of one partition, to which every worker has to move its credits.
+200 jobs of one to nine seconds come at once, of 20 tenants over four partitions of one process, to
+four workers of eight slots. Dispatcher, both ends of the link, credits and heartbeats are the
+product's own; only what handlers do is a sleep. The ideal is the time that a machine of 32 slots
+would take which knows no partitions, by list scheduling in the order of the jobs' arrival. In the
+second figure all jobs are of one tenant, and so of one partition.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections import Counter, deque
-from concurrent.futures import Future
 from heapq import heapreplace
 
 from harness import Result
+from uuid_utils import uuid7
 
 from streams import dispatcher, scheduler
+from streams.link.grant import Grant
+from streams.link.memory import MemoryConnection
+from streams.link.owner import Owner
+from streams.link.terms import Terms
 from streams.runtime.driver import TopologyTestDriver
-from streams.serde.codec import COMMAND, REPLY
+from streams.runtime.link import Link as StageLink
+from streams.runtime.link import Workers
+from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id, partition_for
-from streams.serde.records import Command, Declined, Ended, Handler, PayloadRef, Submit
+from streams.serde.link import frames
+from streams.serde.link.messages import Order
+from streams.serde.records import Command, Ended, Handler, Reply, Submit
 from streams.topology.load import load
 from streams.topology.model import Topology
-from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import Held, HeldLeases
-from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import LeaseReceiver
-from streams.worker.transport.contract import Done, Inbox, Incoming
-from streams.worker.transport.retrying_sender import RetryingSender, command
+from streams.worker.link.identity import Identity
+from streams.worker.link.link import Link
 
 WORKERS, SLOTS, JOBS, TENANTS = 4, 8, 200, 20
-KEY = b"k" * 32
-WORK, REPLIES = "jobs.work.default", "jobs.replies"
 TICK = 0.05
 _MOST_SECONDS = 600.0
+_ALL = Grant("", "bench")
 
 
 def schedule() -> list[tuple[Result, float | None]]:
@@ -49,92 +53,85 @@ def schedule() -> list[tuple[Result, float | None]]:
 
 
 class SimulatedWorker:
-    """The product's leases, credits and heartbeats; runs are moments at which they end."""
+    """The product's leases, credits and link, of which it is the `Inbox` and the `Connection`.
+
+    Runs are moments at which they end.
+    """
 
     def __init__(self, shop: Shop, number: int) -> None:
         self.shop = shop
-        self.number = number
-        topology = shop.topology
-        self.held_leases = HeldLeases(SLOTS, 5, topology.partitions, shop.now)
-        self.id = f"default-w{number}/{new_id('boot')}"
-        identity = Identity(self.id, "default", (Handler("sleep", 3, (), 60),))
-        wire = Wire(shop)
-        self.heartbeater = Heartbeater(
-            identity, self.held_leases, wire, topology.partitions, topology.leases, shop.now
-        )
-        self.notices = Notices(self.heartbeater, self.held_leases, shop.now).by_kind()
-        self.receiver = LeaseReceiver(
-            (KEY,),
-            topology.partitions,
-            self.held_leases,
-            self.heartbeater,
-            RetryingSender(wire, shop.now),
-            self._started,
-            shop.now,
-        )
+        self.name = f"w{number}"
+        self.held_leases = HeldLeases(SLOTS, 5, shop.now)
+        identity = Identity(self.name, str(uuid7()), "default", (Handler("sleep", 3, (), 60),))
+        self.link = Link(identity, self.held_leases, self, shop.now)
+        self._ends = MemoryConnection(shop.owner, _ALL)
+        self._waiting: list[bytes] = []
         self._runs: list[tuple[float, Held]] = []
-        self.heartbeater.announce(number)
+        self.link.opened(self)
 
     def act(self) -> None:
-        """End what has slept enough."""
+        """End what has slept enough, and do what is due."""
         for due, held in [run for run in self._runs if run[0] <= self.shop.now()]:
             self._runs.remove((due, held))
-            self.held_leases.vacate(held)
-            with self.held_leases.lock:
-                free, received = self.held_leases.tell(held.lease.home_partition)
-                body = Ended(
-                    held.lease.worker_id,
-                    held.lease.run_id,
-                    free,
-                    "succeeded",
-                    None,
-                    None,
-                    None,
-                    received=received,
-                    traceback=None,
-                )
-                letter = command(held.lease, body)
-            self.shop.sent.append((letter.partition, letter.value))
-            self.held_leases.drop(held)
-            self.heartbeater.tell()
+            self._end(held)
+        self.link.tick()
 
-    def _started(self, held: Held) -> None:
+    def write(self) -> None:
+        """Hand the owner what was sent."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._ends.send_frame(frames.joined(waiting))
+
+    def read(self) -> None:
+        """Receive what the owner has sent."""
+        while frame := self._ends.frame():
+            self.link.received(self, frame)
+
+    def send(self, message: bytes) -> None:
+        (said,) = frames.from_worker(frames.joined([message]))
+        self.shop.declined += isinstance(said, Order) and said.kind == "declined"
+        self._waiting.append(message)
+
+    def close(self, why: str) -> None:
+        raise SystemExit(f"the connection of {self.name} ends: {why}")
+
+    def leased(self, held: Held) -> None:
         self._runs.append((self.shop.now() + self.shop.seconds[held.lease.job_id], held))
 
+    def replied(self, reply: Reply) -> None:
+        if reply.job_id in {held.lease.job_id for _, held in self._runs}:
+            raise SystemExit(f"a run is told {reply.kind}")
 
-class Wire:
-    """`Transport` to the shop's topics; what is sent is acknowledged at once."""
+    def failed(self, error: Exception) -> None:
+        raise SystemExit(f"{self.name} cannot go on: {error}")
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop = shop
+    def _end(self, held: Held) -> None:
+        lease = held.lease
+        told = None, None, None, 0, None, None, ()
+        body = Ended("", lease.run_id, 0, "succeeded", *told)
+        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, 0, body)
 
-    def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
-        self._shop.sent.append((partition, value))
-        done(None)
+        def done(_: Exception | None) -> None:
+            self.held_leases.drop(held)
+            self.shop.ended += 1
 
-    def start(self, inbox: Inbox) -> None:
-        """Nothing is read here."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
-        raise AssertionError("no job of the schedule has a body")
+        self.held_leases.vacate(held)
+        self.link.post(lease.home_partition, command, lambda: math.inf, done)
+        self.link.tell()
 
 
 class Shop:
-    """Jobs, dispatchers and workers on one clock."""
+    """Jobs, the process that owns them and workers on one clock."""
 
     def __init__(self, tenants: int) -> None:
         self.topology: Topology = load()
-        stages = [dispatcher.stage(self.topology, KEY), scheduler.stage(self.topology)]
-        self.driver = TopologyTestDriver(stages, self.topology)
-        self.sent: deque[tuple[int, bytes]] = deque()
+        stages = [dispatcher.stage(self.topology), scheduler.stage(self.topology)]
+        self.driver = TopologyTestDriver(stages, self.topology, open_link=self._opened)
         self.ended = self.declined = 0
-        self._read: Counter[tuple[str, int]] = Counter()
         chance = random.Random(11)
         self.seconds = {f"job_{number:03}": chance.uniform(1, 9) for number in range(JOBS)}
         self.tenant_of = {job_id: f"tnt_{n % tenants}" for n, job_id in enumerate(self.seconds)}
+        self.driver.advance(TICK)
         self.workers = [SimulatedWorker(self, number) for number in range(WORKERS)]
 
     def run(self) -> tuple[float, float, int]:
@@ -152,43 +149,29 @@ class Shop:
     def now(self) -> float:
         return self.driver.now / 1000
 
+    def _opened(self, workers: Workers) -> StageLink:
+        terms = Terms(
+            "bench", self.topology.partitions, frozenset({"default"}), self.topology.leases
+        )
+        self.owner = Owner(workers, terms, self.now)
+        return self.owner
+
     def _tick(self) -> None:
         for worker in self.workers:
             worker.act()
-        if round(self.now() / TICK) % round(5 / TICK) == 0:
-            for worker in self.workers:
-                worker.heartbeater.beat()
-        with self.driver.together():
-            while self.sent:
-                partition, value = self.sent.popleft()
-                self._count(value)
-                self.driver.pipe("jobs.commands", b"", value, partition=partition)
+            worker.write()
+        self.owner.check()
         self.driver.advance(TICK)
         for worker in self.workers:
-            for value in self._news(WORK, worker.number):
-                worker.receiver.receive(Incoming(WORK, worker.number, 0, b"", value))
-            for value in self._news(REPLIES, worker.number):
-                reply = REPLY.decode(value)
-                if reply.kind in worker.notices and reply.worker_id in ("", worker.id):
-                    worker.notices[reply.kind](reply)
-
-    def _count(self, value: bytes) -> None:
-        body = COMMAND.decode(value).body
-        self.ended += isinstance(body, Ended)
-        self.declined += isinstance(body, Declined) and body.reason == "full"
-
-    def _news(self, topic: str, partition: int) -> list[bytes]:
-        records = [r for r in self.driver.output(topic) if r.partition == partition]
-        new = records[self._read[topic, partition] :]
-        self._read[topic, partition] = len(records)
-        return [record.value or b"" for record in new]
+            worker.read()
 
     def _submit(self) -> None:
-        for job_id, tenant in self.tenant_of.items():
-            body = Submit("sleep", "{}", None, None, None, None, None, None, b"", None)
-            one = Command(new_id("cmd"), tenant, job_id, 0, self.driver.now, body)
-            partition = partition_for(tenant, self.topology.partitions)
-            self.sent.append((partition, COMMAND.encode(one)))
+        with self.driver.together():
+            for job_id, tenant in self.tenant_of.items():
+                body = Submit("sleep", "{}", None, None, None, None, None, None, b"", None)
+                one = Command(new_id("cmd"), tenant, job_id, 0, self.driver.now, body)
+                partition = partition_for(tenant, self.topology.partitions)
+                self.driver.pipe("jobs.commands", b"", COMMAND.encode(one), partition=partition)
 
 
 def ideal(seconds: list[float]) -> float:

@@ -128,14 +128,21 @@ def _answered(
 
 
 def outcome(
-    store: KeyValueStore, tenant_id: str, scope: str, told: Outcome, now: int
+    store: KeyValueStore,
+    tenant_id: str,
+    scope: str,
+    told: Outcome,
+    now: int,
+    *,
+    may_tell: Callable[[LedgerEntry], bool] = lambda _: True,
 ) -> LedgerEntry | None:
     """Record how a claimed effect ended; returns its entry, or None if that changed nothing.
 
     Accept the outcome of a run's own claim even after its lease is over: it is the truth.
+    `may_tell` says whether the teller can know the outcome of an entry.
     """
     entry = get(store, tenant_id, scope, told.action)
-    if entry is None or not _is_news(entry, told):
+    if entry is None or not _is_news(entry, told) or not may_tell(entry):
         return None
     told_entry = replace(
         entry,
@@ -282,6 +289,7 @@ def _grant(
         job_id=job.job_id,
         epoch=job.epoch,
         run_id=asked.run_id,
+        worker_id=job.worker_id or "",
         claim_id=asked.claim_id,
         digest=asked.digest,
         key_lifetime_ms=asked.key_lifetime_ms,
@@ -345,7 +353,7 @@ def _reply(
     message: str = "",
 ) -> Reply:
     return Reply(
-        asked.worker_id,
+        job.worker_id or "",
         job.job_id,
         job.epoch,
         asked.claim_id,

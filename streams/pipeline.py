@@ -15,7 +15,7 @@ from streams.stages import STAGES
 from streams.topology.model import FUSED, Topology
 
 
-def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
+def stage(topology: Topology) -> FusedStage:
     """The fused stage.
 
     Raises:
@@ -32,5 +32,5 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
     for name in topology.fused:
         if name not in fusable:
             raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(fusable)}")
-    made = (STAGES[name].make(topology, cluster_key) for name in topology.fused)
+    made = (STAGES[name].make(topology) for name in topology.fused)
     return FusedStage(FUSED, tuple(cast("Stage", stage) for stage in made))

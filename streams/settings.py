@@ -79,8 +79,6 @@ class Settings(BaseSettings):
     """Whether the operator takes the admin token beside the tokens that were made with it."""
     vault_key_file: Files = ()
     vault_keys: SecretStr | None = None
-    cluster_key_file: Files = ()
-    """Keys of leases: the first one signs, and each of them is believed."""
     link: Names = ()
     """Of a worker: where owners of partitions listen, as ws://HOST:PORT or wss://HOST:PORT."""
     link_ca: Path | None = None

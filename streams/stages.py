@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class StageProcess:
     """`does` and `needs` are its help: one sentence, and the settings that it requires.
 
-    `target`, `module:function`, is called with a topology to make the stage if `kind` is `stream`
-    (with `keyed`, also with the cluster key); otherwise it runs the process. A `sender` is a stream
-    stage that also calls out. A process of kind `http` has an API beside its probes. `own` names
+    `target`, `module:function`, is called with a topology to make the stage if `kind` is `stream`;
+    otherwise it runs the process. A `sender` is a stream stage that also calls out. A process of
+    kind `http` has an API beside its probes. One that `owns_jobs` listens for workers. `own` names
     variables that `dev` gives to no other process. `dev` stops the stages of one `wave` together,
     lower waves first: first intake stops, then running jobs end, then the records that they wrote
     are processed.
@@ -37,16 +37,16 @@ class StageProcess:
     target: str
     wave: int
     needs: tuple[str, ...] = ()
-    keyed: bool = False
+    owns_jobs: bool = False
     own: tuple[str, ...] = ()
 
     @property
     def help(self) -> str:
         return f"{self.does}\n\nNeeds {' and '.join(self.needs)}." if self.needs else self.does
 
-    def make(self, topology: Topology, cluster_key: bytes) -> AnyStage:
+    def make(self, topology: Topology) -> AnyStage:
         """Make the stage of a topology; only for kind `stream`."""
-        made: AnyStage = load(self.target)(topology, *([cluster_key] if self.keyed else []))
+        made: AnyStage = load(self.target)(topology)
         return made
 
     def run(self, settings: Settings, topology: Topology) -> None:
@@ -54,14 +54,17 @@ class StageProcess:
         if self.kind in ("http", "sender"):
             load(self.target)(settings, topology)
             return
+        if self.owns_jobs:
+            from streams.link.running import run_owner
+
+            run_owner(self.make(topology), topology, settings)
+            return
         from streams.runtime.runner import run_stage
-        from streams.vault.key_encryption import read_cluster_keys
 
-        key = read_cluster_keys(settings)[0] if self.keyed else b""
-        run_stage(self.make(topology, key), topology, settings)
+        run_stage(self.make(topology), topology, settings)
 
 
-_VAULT, _CLUSTER = "TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_CLUSTER_KEY_FILE"
+_VAULT = "TIDEGATE_VAULT_KEY_FILE"
 
 STAGES = {
     stage.name: stage
@@ -95,8 +98,8 @@ STAGES = {
             "stream",
             "streams.dispatcher:stage",
             wave=2,
-            needs=(_CLUSTER,),
-            keyed=True,
+            needs=(_VAULT,),
+            owns_jobs=True,
         ),
         StageProcess(
             "pipeline",
@@ -104,8 +107,8 @@ STAGES = {
             "stream",
             "streams.pipeline:stage",
             wave=2,
-            needs=(_CLUSTER,),
-            keyed=True,
+            needs=(_VAULT,),
+            owns_jobs=True,
         ),
         StageProcess(
             "delivery",
@@ -139,7 +142,7 @@ STAGES = {
             "worker",
             "streams.worker.run:run",
             wave=1,
-            needs=(_VAULT, _CLUSTER),
+            needs=("TIDEGATE_LINK", "TIDEGATE_LINK_TOKEN"),
         ),
     )
 }

@@ -20,11 +20,7 @@ DIRT = 0.2
 _CHECK_SECONDS = 300.0
 """`log.retention.check.interval.ms`: how often Kafka looks for segments to delete."""
 _MIB = 1024 * 1024
-_COPIES = {
-    "jobs": 3,
-    "jobs.commands": 1,
-    "jobs.work.default": 1,
-}
+_COPIES = {"jobs": 3}
 """How many records of a topic carry the values of one job, at most."""
 _COMMITTING = ("pipeline", "dedup", "dispatcher")
 
@@ -57,14 +53,11 @@ def topic_sizes(
     demand: Demand,
     rates: Mapping[str, float],
     alive: Mapping[str, float],
-    heartbeats: float,
 ) -> tuple[TopicSize, ...]:
     """Every topic that the load writes to; `alive` is for how many seconds each thing is kept."""
     found = []
     for topic in topology.topics.values():
         written = _written(topic.name, demand, rates)
-        if topic.name == "jobs.commands":
-            written += heartbeats * value("logged", "jobs.commands", "heartbeat")
         if written:
             found.append(_kept(topic, written, demand, rates, alive))
     return tuple(found)
@@ -146,9 +139,8 @@ def readers(topology: Topology, topic: str, processes: Mapping[str, int]) -> int
     """How many stages read the whole of a topic; each operator process does by itself."""
     running = {*processes, *(topology.fused if "pipeline" in processes else ())}
     reading = sum(topic in s.reads for s in topology.stages.values() if s.name in running)
-    worked = topic == "jobs.replies" or topic.startswith("jobs.work.")
     operators = processes.get("operator", 0) * (topic in operator_reads(topology))
-    return reading + worked + operators
+    return reading + operators
 
 
 def operator_reads(topology: Topology) -> set[str]:

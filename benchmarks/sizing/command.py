@@ -125,11 +125,7 @@ def _pool(text: str) -> Pool:
 
 
 def _show(console: Console, sized: Size, warnings: tuple[str, ...], *, explain: bool) -> None:
-    numbers = {"partitions": sized.topology.partitions} | {
-        f"jobs.work.{pool}": number for pool, number in sized.work_partitions.items()
-    }
-    told = "; ".join(f"{name}: {number}" for name, number in numbers.items())
-    console.print(told, highlight=False)
+    console.print(f"partitions: {sized.topology.partitions}", highlight=False)
     console.print(_processes(sized))
     if explain:
         _formulas(console, ((s.name, s.formulas) for s in sized.stages))
@@ -216,7 +212,6 @@ def _json(sized: Size, warnings: tuple[str, ...]) -> dict[str, Any]:
         "window_days": sized.topology.window_ms / 86_400_000,
         "head_room": HEAD_ROOM,
         "partitions": sized.topology.partitions,
-        "work_partitions": dict(sized.work_partitions),
         "stages": [asdict(stage) for stage in sized.stages],
         "topics": [
             {**asdict(topic), "disk_of_all_replicas": topic.disk * sized.demand.replication}

@@ -139,15 +139,9 @@ def _brokers(sized: Size, declared: Topology) -> Iterator[str]:
 
 
 def _pools(sized: Size, declared: Topology) -> Iterator[str]:
-    for pool, wanted in sized.work_partitions.items():
-        topic = declared.topics.get(f"jobs.work.{pool}")
-        if topic is None:
-            yield f"pool {pool} is not declared: add it under `pools` of the topology"
-        elif topic.partitions < wanted:
-            yield (
-                f"jobs.work.{pool} has {topic.partitions} partitions, one for each worker at most: "
-                f"declare {wanted}, of jobs.replies too"
-            )
+    for pool in sized.demand.pools:
+        if pool.jobs and pool.name not in declared.pools:
+            yield f"pool {pool.name} is not declared: add it under `pools` of the topology"
 
 
 def _unmeasured(sized: Size, declared: Topology) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sizing.brokers import Brokers, TopicSize, brokers, topic_sizes
-from sizing.demand import Demand, Pool, check, pools, rates
+from sizing.demand import Demand, check, pools, rates
 from sizing.figures import FIGURES, value
 from sizing.stages import (
     HEAD_ROOM,
@@ -30,8 +30,6 @@ GROWTH = 2
 _STEPS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048)
 """Numbers of partitions that many numbers of processes divide."""
 _DAY = 86_400.0
-_FREE = 5
-"""A worker sends heartbeats to the partitions that lease to it, and to some for its free slots."""
 FUSED = ("pipeline", "delivery")
 APART = ("dedup", "scheduler", "dispatcher", "delivery")
 """Stages whose processes share the partitions, in the two layouts."""
@@ -44,7 +42,6 @@ class Size:
     demand: Demand
     rates: Mapping[str, float]
     topology: Topology
-    work_partitions: Mapping[str, int]
     stages: tuple[StageSize, ...]
     topics: tuple[TopicSize, ...]
     brokers: Brokers
@@ -85,23 +82,13 @@ def size(demand: Demand, topology: Topology, stages: Sequence[str] = FUSED) -> S
         name: max(whole(number, partitions), least) for name, number in needed.items()
     }
     workers = {pool: worker_size(pool, demand.effects) for pool in pools(demand) if pool.jobs}
-    work = {pool.name: _work(topology, pool, w.processes) for pool, w in workers.items()}
-    sized = _partitioned(topology, partitions, work)
+    sized = _partitioned(topology, partitions)
     sizes = [stage_size(name, n, partitions, found, kept, demand) for name, n in processes.items()]
     operator = operator_size(found, _rows_kept(sized, demand.listed_hours), demand)
-    topics = topic_sizes(sized, demand, found, kept.alive, _heartbeats(workers, sized))
+    topics = topic_sizes(sized, demand, found, kept.alive)
     asked = brokers(sized, demand, found, topics, {**processes, "operator": 1})
     together = (*sizes, *workers.values(), operator)
-    return Size(demand, found, sized, work, together, topics, asked, _live(found, kept))
-
-
-def _heartbeats(workers: Mapping[Pool, StageSize], topology: Topology) -> float:
-    """Heartbeats a second: each worker sends them to the partitions that know it."""
-    beats = (
-        worker.processes * min(pool.slots + _FREE, topology.partitions)
-        for pool, worker in workers.items()
-    )
-    return sum(beats) / topology.leases.heartbeat_seconds
+    return Size(demand, found, sized, together, topics, asked, _live(found, kept))
 
 
 def _needed(stage: str, rates: Mapping[str, float], kept: Kept, demand: Demand) -> float:
@@ -112,31 +99,15 @@ def _needed(stage: str, rates: Mapping[str, float], kept: Kept, demand: Demand) 
     return max(load, sharing(lost, demand.restore_minutes * 60, largest))
 
 
-def _work(topology: Topology, pool: Pool, workers: int) -> int:
-    """The partitions of a pool's work topic: those that it has, if they are enough."""
-    topic = topology.topics.get(f"jobs.work.{pool.name}")
-    return max(topic.partitions if topic else 0, partitions_for(workers, least=16))
-
-
 def partitions_for(processes: int, least: int = 4) -> int:
     """The number of partitions for twice the processes, in a number that divides well."""
     wanted = max(least, GROWTH * processes)
     return next((step for step in _STEPS if step >= wanted), math.ceil(wanted / 256) * 256)
 
 
-def _partitioned(topology: Topology, partitions: int, work: Mapping[str, int]) -> Topology:
-    """The topology with other numbers of partitions, where a topic has the usual one.
-
-    A worker reads the same partition of `jobs.replies` as of its work topic.
-    """
-    numbers = {f"jobs.work.{pool}": number for pool, number in work.items()}
-    numbers["jobs.replies"] = max(topology.topics["jobs.replies"].partitions, *work.values(), 0)
-    topics = {
-        name: replace(topic, partitions=partitions)
-        if topic.partitions == topology.partitions and not topic.addressed
-        else replace(topic, partitions=numbers.get(name, topic.partitions))
-        for name, topic in topology.topics.items()
-    }
+def _partitioned(topology: Topology, partitions: int) -> Topology:
+    """The topology with another number of partitions."""
+    topics = {name: replace(t, partitions=partitions) for name, t in topology.topics.items()}
     return replace(topology, partitions=partitions, topics=topics)
 
 

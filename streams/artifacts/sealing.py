@@ -22,7 +22,7 @@ from streams.serde.records import Sealed
 from streams.serde.sizes import CHUNK_BYTES, NONCE_BYTES
 from streams.vault.key_encryption import KEY_BYTES
 from streams.vault.keyring import DataKeyring
-from streams.vault.sealed_json import open_with, seal_with
+from streams.vault.sealed_json import open_with
 
 MAX_HEAD_BYTES = 4096
 _TAG_BYTES = 16
@@ -37,19 +37,19 @@ class Head:
     key: Sealed
 
 
-def sealed(
-    keyring: DataKeyring, tenant_id: str, reference: Reference, content: bytes
-) -> Iterator[bytes]:
-    """Yield an artifact's head and chunks.
+def new_secret() -> str:
+    """A key for one artifact, as base64. It is sealed as JSON at the artifact's place."""
+    return base64.b64encode(AESGCM.generate_key(KEY_BYTES * 8)).decode()
 
-    Raises:
-        PermanentError: the tenant is erased, or its key does not open here.
-    """
-    secret = AESGCM.generate_key(KEY_BYTES * 8)
-    place = _place(tenant_id, reference)
-    key = seal_with(keyring, tenant_id, place, base64.b64encode(secret).decode())
+
+def sealed(
+    secret: str, key: Sealed, tenant_id: str, reference: Reference, content: bytes
+) -> Iterator[bytes]:
+    """Yield an artifact's head and chunks; `key` is the sealed secret."""
+    place = place_of(tenant_id, reference.artifact, reference.of)
     yield _head(reference, key)
-    cipher, chunks = AESGCM(secret), range(0, len(content) or 1, CHUNK_BYTES)
+    cipher = AESGCM(base64.b64decode(secret))
+    chunks = range(0, len(content) or 1, CHUNK_BYTES)
     for number, start in enumerate(chunks):
         chunk = memoryview(content)[start : start + CHUNK_BYTES]
         bound = _bound(place, number, is_last=number == len(chunks) - 1)
@@ -80,10 +80,21 @@ async def opened(keyring: DataKeyring, tenant_id: str, reference: Reference, dat
         PermanentError: it is damaged, lies in another place, or the tenant is erased.
         TransientError: its key is not known here now.
     """
-    head, at = head_of(data)
-    place = _place(tenant_id, reference)
-    secret = base64.b64decode(await open_with(keyring, tenant_id, place, head.key))
-    content = b"".join(_chunks(AESGCM(secret), place, memoryview(data)[at:]))
+    place = place_of(tenant_id, reference.artifact, reference.of)
+    secret = await open_with(keyring, tenant_id, place, head_of(data)[0].key)
+    return opened_with(secret, tenant_id, reference, data)
+
+
+def opened_with(secret: str, tenant_id: str, reference: Reference, data: bytes) -> bytes:
+    """The content of an artifact's sealed form, whose secret was opened.
+
+    Raises:
+        PermanentError: it is damaged, or lies in another place.
+    """
+    _, at = head_of(data)
+    place = place_of(tenant_id, reference.artifact, reference.of)
+    cipher = AESGCM(base64.b64decode(secret))
+    content = b"".join(_chunks(cipher, place, memoryview(data)[at:]))
     if len(content) != reference.size or at == len(data):
         raise PermanentError(_damaged(reference))
     return content
@@ -113,10 +124,6 @@ def _head(reference: Reference, key: Sealed) -> bytes:
 def place_of(tenant_id: str, artifact: str, of: str) -> str:
     """Return the place to which an artifact's key is bound; `of` is the job that saved it."""
     return f"artifact {artifact} of {of} of tenant {tenant_id}"
-
-
-def _place(tenant_id: str, reference: Reference) -> str:
-    return place_of(tenant_id, reference.artifact, reference.of)
 
 
 def _bound(place: str, number: int, *, is_last: bool) -> bytes:

@@ -158,12 +158,11 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
         from streams.topology.rights_watch import rights_watched
         from streams.tracing.process import recorded
 
-        processes = [f"{stage.name}-{pool}" for pool in pools] or [stage.name]
         at_once = stage.kind != "worker"  # an application may have registered something `atexit`
         try:
             with recorded(stage.name, settings), ExitStack() as watched:
-                for process in processes:
-                    watched.enter_context(rights_watched(process, settings, topology))
+                if at_once:  # a worker has no user on Kafka
+                    watched.enter_context(rights_watched(stage.name, settings, topology))
                 _run(stage, settings, topology, pools, **application)
         except TidegateError as error:
             if at_once:

@@ -1,6 +1,6 @@
 """Keys and tokens of a data directory: made at first use, in files only their owner can read.
 
-<data-dir>/keys/vault.key, cluster.key   32 random bytes each
+<data-dir>/keys/vault.key                32 random bytes
 <data-dir>/keys/link.token               text: workers dial the owners of partitions with it
 <data-dir>/keys/<name>.secret            text: a sample source's signing secret
 <data-dir>/admin.token                   text: the operator's API
@@ -24,7 +24,6 @@ class Credentials:
     """The secrets that the processes of one data directory share."""
 
     vault_key_file: tuple[Path, ...]
-    cluster_key_files: tuple[Path, ...]
     link_token_file: Path | None
     admin_token: str = field(repr=False)
 
@@ -33,7 +32,6 @@ class Credentials:
         link = self.link_token_file
         return {
             "TIDEGATE_VAULT_KEY_FILE": ",".join(map(str, self.vault_key_file)),
-            "TIDEGATE_CLUSTER_KEY_FILE": ",".join(map(str, self.cluster_key_files)),
             "TIDEGATE_ADMIN_TOKEN": self.admin_token,
             **({} if link is None else {"TIDEGATE_LINK_TOKEN_FILE": str(link)}),
         }
@@ -50,7 +48,6 @@ def credentials(settings: Settings) -> Credentials:
     keys = key_folder(settings.data_dir)
     return Credentials(
         _vault_key_files(settings, keys / "vault.key"),
-        settings.cluster_key_file or (_kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),),
         _link_token_file(settings, keys / "link.token"),
         _admin_token(settings),
     )

@@ -65,11 +65,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of the pipeline; `port` serves its probes and, if it has one, its API."""
+    """One process of the pipeline; `port` serves its probes and, if it has one, its API.
+
+    An owner of jobs listens for workers at `link_port`.
+    """
 
     stage: str
     instance: str
     port: int
+    link_port: int | None = None
     pool: str = DEFAULT_POOL
     slots: int | None = None
 
@@ -97,10 +101,12 @@ def members(layout: Layout) -> tuple[Member, ...]:
     Raises:
         BrokerError: no port is free.
     """
-    placed: list[Member] = []
+    placed, taken = list[Member](), set[int]()
     for stage, instance, pool in _places(layout):
-        port = pick_free(frozenset(member.port for member in placed))
-        placed.append(Member(stage, instance, port, pool.name, pool.slots))
+        taken.add(port := pick_free(frozenset(taken)))
+        link = pick_free(frozenset(taken)) if STAGES[stage].owns_jobs else None
+        taken |= {link} if link else set()
+        placed.append(Member(stage, instance, port, link, pool.name, pool.slots))
     return tuple(placed)
 
 
@@ -108,14 +114,16 @@ def members(layout: Layout) -> tuple[Member, ...]:
 def held(placed: tuple[Member, ...]) -> Iterator[None]:
     """Keep others from taking the ports within the block; a connection there is refused."""
     with ExitStack() as stack:
-        for member in placed:
+        for port in filter(None, (p for member in placed for p in (member.port, member.link_port))):
             holder = stack.enter_context(socket.socket())
             with suppress(OSError):  # another process was quicker: ours will say so
-                holder.bind((HOST, member.port))
+                holder.bind((HOST, port))
         yield
 
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
+_INSIDE = ("TIDEGATE_BOOTSTRAP", "TIDEGATE_KAFKA_", "TIDEGATE_VAULT_", "TIDEGATE_TOPIC_PREFIX")
+"""How the variables begin that workers are not given."""
 
 
 def _places(layout: Layout) -> Iterator[tuple[str, str, Pool]]:
@@ -140,10 +148,11 @@ def waves(
     `env` is the environment of each, with `ingress_env` for ingresses; the admin token goes to the
     operator and to analytics alone.
     """
-    of_ingress = {**env, **ingress_env}
+    owners = ",".join(f"ws://{HOST}:{m.link_port}" for m in placed if m.link_port)
+    own = {"ingress": {**env, **ingress_env}, "worker": {**outside(env), "TIDEGATE_LINK": owners}}
     return [
         [
-            process_spec(m, settings, app, of_ingress if m.stage == "ingress" else env)
+            process_spec(m, settings, app, own.get(m.stage, env))
             for m in placed
             if STAGES[m.stage].wave == wave
         ]
@@ -177,6 +186,11 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def outside(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of workers, which run an application's code: without Kafka and its keys."""
+    return {name: value for name, value in env.items() if not name.startswith(_INSIDE)}
+
+
 def public_address(settings: Settings, url: str) -> dict[str, str]:
     """Return the variable by which people can sign in on this machine, unless it is set."""
     if settings.public_url is not None or not is_local(url):
@@ -191,7 +205,7 @@ def process_spec(
     stage = STAGES[member.stage]
     port_flag = "--port" if stage.kind == "http" else "--probe-port"
     flags = {
-        "--bootstrap": settings.bootstrap,
+        **({"--bootstrap": settings.bootstrap} if stage.kind != "worker" else {}),
         "--data-dir": str(settings.data_dir),
         "--instance": member.instance,
         "--host": HOST,
@@ -203,6 +217,8 @@ def process_spec(
     }
     others = {name for other in STAGES.values() for name in other.own} - set(stage.own)
     own = {name: value for name, value in env.items() if name not in others}
+    if member.link_port:
+        own["TIDEGATE_LINK_LISTEN"] = f"{HOST}:{member.link_port}"
     descriptors = (int(own[PUBLIC_FD]),) if PUBLIC_FD in own else ()
     words = (word for flag in flags.items() for word in flag)
     argv = (*command(), member.stage, *words)

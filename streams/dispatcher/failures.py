@@ -50,7 +50,6 @@ def lose(step: Step, lease: ActiveLease, why: str, reason: str) -> None:
     job = step.leased(lease.job_id)
     if job is None or job.epoch != lease.epoch:
         return  # its job has gone on, and the lease with it
-    lease.unread = not lease.confirmed
     metrics.LEASES_LOST.labels(reason).inc()
     log.warning("lease taken back", job_id=lease.job_id, epoch=lease.epoch, why=why)
     if job.cancel_requested:
@@ -60,8 +59,6 @@ def lose(step: Step, lease: ActiveLease, why: str, reason: str) -> None:
         fail(step, job, f"{why}, and went on without the run", None)
     elif lease.confirmed:
         _lost_with_worker(step, job, why)
-    elif reason == "expired" and step.shared.workers.doubt(lease, step.monotonic):
-        requeue(step, job, why, uncount=True)
     else:
         requeue(step, history.unconfirmed(job, why, step.now), why, uncount=True)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from opentelemetry.trace import Link
 
 from streams.dispatcher.table import Table
+from streams.runtime.link import LINK
 from streams.serde.ids import event_job_id
 from streams.serde.records import Job
 from streams.tracing import carried, spans
@@ -31,7 +32,7 @@ class Sent:
 
 
 def sent(job: Job, partition: int, table: Table) -> Sent:
-    """The lease of the run that `job` has just begun; `partition` is its worker's."""
+    """The lease of the run that `job` of a partition has just begun."""
     waited = max(0, job.updated_at - job.ready_at)
     return Sent(job, partition, waited, _to_earlier(job, table), time.time_ns())
 
@@ -72,8 +73,8 @@ def _replayed(job: Job) -> str | None:
 
 def record(sent: Sent) -> None:
     """Record a lease, which is durable now."""
-    job, topic = sent.job, f"jobs.work.{sent.job.pool}"
-    attributes = names.sending(topic, partition=sent.partition) | {
+    job = sent.job
+    attributes = names.sending(LINK, partition=sent.partition) | {
         names.TENANT: job.tenant_id,
         names.JOB: job.job_id,
         names.JOB_TYPE: job.type,
@@ -87,7 +88,7 @@ def record(sent: Sent) -> None:
         attributes[names.LAST_RUN] = job.history[-1].kind
     spans.record(
         carried.context_of(job.traceparent),
-        names.send(topic),
+        names.send(LINK),
         attributes,
         spans.PRODUCER,
         (sent.at, time.time_ns()),

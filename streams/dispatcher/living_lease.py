@@ -13,13 +13,20 @@ from streams.serde.records import Command, Job, LedgerEntry, ReplyKind
 def living(step: Step, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
     """The job if the command speaks for its living lease; this confirms the lease.
 
-    The last word about a run confirms nothing: its lease ends with it.
+    A worker speaks only for its own leases. The last word about a run confirms nothing: its lease
+    ends with it.
     """
     job = step.leased(command.job_id)
-    if job is None or (job.epoch, job.run_id) != (command.epoch, run_id):
+    same = job is not None and (job.epoch, job.run_id) == (command.epoch, run_id)
+    if job is None or not same or not is_own(step, job.worker_id):
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     return job if last_word else confirm(step, job)
+
+
+def is_own(step: Step, worker_id: str | None) -> bool:
+    """Whether this worker sent the present command. Those of topics are from earlier releases."""
+    return step.sender is None or step.sender == worker_id
 
 
 def why_not(step: Step, job: Job | None) -> tuple[ReplyKind, str] | None:

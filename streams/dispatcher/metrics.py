@@ -57,9 +57,6 @@ TIMERS_LOST = Counter(
 BROUGHT_BACK = Counter(
     "tidegate_dispatcher_jobs_brought_back", "Dead jobs whose type is handled again"
 )
-NO_POOL = Counter(
-    "tidegate_dispatcher_undeclared_heartbeats", "Heartbeats of an undeclared pool or partition"
-)
 SCHEDULES = Counter(
     "tidegate_dispatcher_schedule_times",
     "Times of schedules that came, by what became of them",
@@ -69,11 +66,6 @@ SCHEDULE_LATENESS = Histogram(
     "tidegate_dispatcher_schedule_lateness_seconds",
     "How much later than its time the job of a schedule was made",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300, 3600),
-)
-PAUSED = Gauge(
-    "tidegate_dispatcher_leasing_paused",
-    "Pools whose work topic takes no lease",
-    ["partition", "pool"],
 )
 READY = Gauge("tidegate_dispatcher_ready_jobs", "Jobs that wait for a slot", ["partition"])
 OLDEST = Gauge(

@@ -18,9 +18,11 @@ from functools import cache
 from typing import NamedTuple
 
 from streams.dispatcher.run_queue import RunQueue
-from streams.dispatcher.workers.roster import Roster
+from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.contenders import Name
 from streams.limits.buckets import Bucket
+
+_NOBODY: frozenset[str] = frozenset()
 
 
 class Starts(NamedTuple):
@@ -33,10 +35,10 @@ class Starts(NamedTuple):
 class Demand:
     """What one partition lacks, as of this step, and what it keeps for a reserved job."""
 
-    def __init__(self, queue: RunQueue, roster: Roster) -> None:
+    def __init__(self, queue: RunQueue, workers: WorkerRegistry) -> None:
         self._queue = queue
         self._caps = queue.limited.caps
-        self._credits_of, self._able = cache(roster.credits), cache(roster.able)
+        self._credits_of, self._able = cache(queue.credits), cache(workers.able)
         self._first = queue.limited.aside.first
         self._aside = queue.limited.aside.waiting
         self._ahead = queue.limited.aside.ahead
@@ -100,7 +102,8 @@ class Demand:
         pool, tenant_id, type_, _ = name
         caps = self._caps
         has_room = caps.tenant_room(tenant_id) >= 1 and caps.type_free(pool, type_) >= 1
-        return has_room and type_ in self._able(pool)
+        tenants = self._able(pool).get(type_, _NOBODY)
+        return has_room and (tenants is None or tenant_id in tenants)
 
     def _of_types(self) -> None:
         for pool, ready in self._queue.queues.items():
@@ -112,7 +115,7 @@ class Demand:
                 self._of_type(pool, type_, max(1, int(jobs)), int(starts))
 
     def _of_type(self, pool: str, type_: str, permits: int, starts: int) -> None:
-        has_worker = type_ in self._able(pool)
+        has_worker = self._queue.has(pool, type_, self._able(pool).get(type_, _NOBODY))
         for bucket in self._caps.buckets.shared_of_type(pool, type_):
             self._more[bucket] += permits
             self._add_starts(bucket, starts, has_worker=has_worker)

@@ -1,48 +1,22 @@
-"""Sends the dispatcher's replies to workers, on the partitions that they announced."""
+"""Sends messages to workers, over the link of this process.
+
+They leave once the step is committed. One to a worker that is not connected then is dropped.
+"""
 
 from __future__ import annotations
 
-from streams.errors import PoisonRecord
+from streams.runtime.link import LINK
 from streams.runtime.processor import Context
-from streams.serde.codec import REPLY
-from streams.serde.records import (
-    ClaimStep,
-    Command,
-    Enqueue,
-    ReadChildren,
-    Reply,
-    ReplyKind,
-    SealGather,
-)
-from streams.topology.model import Topology
-
-TOPIC = "jobs.replies"
+from streams.serde.link import frames
+from streams.serde.link.messages import Answer, Message
+from streams.serde.records import Reply
 
 
-def answer(ctx: Context, reply: Reply, partition: int) -> None:
-    """Send a reply to the partition of `jobs.replies` that its worker reads."""
-    ctx.forward(TOPIC, reply.worker_id.encode(), REPLY.encode(reply), partition=partition)
+def say(ctx: Context, worker_id: str, message: Message) -> None:
+    """Say something to a worker."""
+    ctx.forward(LINK, worker_id.encode(), frames.encoded(message))
 
 
-def answer_call(
-    ctx: Context,
-    command: Command,
-    body: Enqueue | SealGather | ReadChildren | ClaimStep,
-    kind: ReplyKind,
-    message: str = "",
-    result: str | None = None,
-) -> None:
-    """Answer what a run asks about jobs of its own, or a step; `result` is JSON."""
-    whose = body.worker_id, command.job_id, command.epoch, body.claim_id
-    answer(ctx, Reply(*whose, kind, result=result, message=message), body.reply_partition)
-
-
-def check_partition(topology: Topology, name: str, partition: int) -> None:
-    """Reject an undeclared partition early; otherwise the later send would fail the whole batch.
-
-    Raises:
-        PoisonRecord: the topology declares no such partition.
-    """
-    topic = topology.topics.get(name)
-    if topic is None or not 0 <= partition < topic.partitions:
-        raise PoisonRecord("no_such_partition", f"{name}-{partition} is not declared")
+def answer(ctx: Context, reply: Reply) -> None:
+    """Answer a worker's command, or tell it of the end of a run."""
+    say(ctx, reply.worker_id, Answer(ctx.partition, reply))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from streams.dispatcher.limited import Limited
 from streams.dispatcher.live_index import Live, live
 from streams.dispatcher.part import Change
-from streams.dispatcher.workers.credits import Worker
+from streams.dispatcher.workers.credits import Tenants, Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.contenders import Name
 from streams.fairness.ready_queue import Ready, ReadyQueue
@@ -98,34 +98,63 @@ class RunQueue:
         for queue in self.queues.values():
             queue.weigh(tenant_id, weight)
 
-    def takeable(
-        self, now: int, monotonic: float, closed: Collection[str]
-    ) -> Iterator[tuple[Ready, Worker]]:
+    def takeable(self, now: int, monotonic: float) -> Iterator[tuple[Ready, Worker]]:
         """Yield ready jobs, each with its worker; lease or end one before asking for the next.
 
         Pools take turns, so that no pool uses up what the caps and the size of a step allow.
-        `closed` are pools to which no lease can be sent for now.
         """
         self._workers.pass_time(monotonic)
         self._open_limits(now, monotonic)
         self._set_aside.clear()
         for pool, queue in self.queues.items():
             self._handle(pool, queue, now)
-        turns = deque(pool for pool in self.queues if pool not in closed)
+        turns = deque(self.queues)
         while turns:
             pool = turns.popleft()
             entry = self._first(pool, now)
-            worker = self._workers.roster.freest(pool, entry.type) if entry else None
+            worker = self._worker(pool, entry) if entry else None
             if entry and worker:
                 self.queues[pool].serve(entry.job_id)
                 turns.append(pool)
                 yield entry, worker
 
+    def wait_for_credits(self) -> None:
+        """Let this partition wait for its turn to use credits, for jobs that could start."""
+        roster = self._workers.roster
+        for pool, queue in self.queues.items():
+            types = self._with_room(pool) if len(queue) else set()
+            crews = roster.crews(pool) if types else []
+            wanted = [
+                crew
+                for crew in crews
+                if any(queue.has(type_, crew.tenants) for type_ in types & crew.types)
+            ]
+            roster.wait(self._workers.partition, pool, wanted)
+
+    def wait_for_nothing(self) -> None:
+        """Leave all credits to other partitions for now."""
+        self._workers.roster.leave(self._workers.partition)
+
     def starving(self, pool: str) -> set[str]:
         """Types of jobs that could start at once if a worker had credits for them."""
-        able = self._workers.roster.able(pool)
-        types = self._queue(pool).startable()
-        return {t for t in types if t not in able and self._caps.type_room(pool, t) > 0}
+        able = self._workers.able(pool)
+        return {
+            type_
+            for type_ in self._with_room(pool)
+            if type_ not in able or not self._queue(pool).has(type_, able[type_])
+        }
+
+    def credits(self, pool: str) -> int:
+        """How many leases workers take now that may run jobs of this partition's tenants."""
+        crews = self._workers.roster.crews(pool)
+        if all(crew.tenants is None for crew in crews):
+            return sum(crew.free for crew in crews)
+        own = {*self._queue(pool).tenants(), *(name[2] for name in self.limited.aside.counts)}
+        return sum(c.free for c in crews if c.tenants is None or not own.isdisjoint(c.tenants))
+
+    def has(self, pool: str, type_: str, tenants: Tenants) -> bool:
+        """Whether a job of this type and of one of these tenants may start."""
+        return self._queue(pool).has(type_, tenants)
 
     def queued(self) -> Counter[tuple[str, str]]:
         """How many jobs are in the queue of each pool, by type: no full bucket keeps them out."""
@@ -231,15 +260,23 @@ class RunQueue:
 
     def _first(self, pool: str, now: int) -> Ready | None:
         """The next job of a pool that may start; those that may not are set aside."""
-        able = self._workers.roster.able(pool)
+        able = self._workers.able(pool)
         while self._set_aside[pool] < _SET_ASIDE:
             types = (type_ for type_ in able if self._caps.type_room(pool, type_) > 0)
-            found = self.queues[pool].first(now, types)
+            found = self.queues[pool].first(now, types, able)
             if found is None or not self.limited.held_back(found):
                 return found
             self.queues[pool].remove(found.job_id)
             self._set_aside[pool] += 1
         return None
+
+    def _worker(self, pool: str, entry: Ready) -> Worker | None:
+        return self._workers.freest(pool, entry.type, entry.tenant_id)
+
+    def _with_room(self, pool: str) -> set[str]:
+        """Types of which a job may start as far as caps go."""
+        types = self._queue(pool).startable()
+        return {type_ for type_ in types if self._caps.type_room(pool, type_) > 0}
 
     def _handle(self, pool: str, queue: ReadyQueue, now: int) -> None:
         queue.advance(now)

@@ -9,6 +9,7 @@ from streams.closed_tenants import ClosedTenants
 from streams.dispatcher.part import Change
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.workers.registry import WorkerRegistry
+from streams.dispatcher.workers.roster import Roster
 from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
@@ -30,9 +31,9 @@ class Shared:
     - `count_anew` asks to count what runs from the first job on, since limits changed meanwhile.
     - `sweep_now` asks for a round of the sweep after the one that is under way, and `sweep_anew`
       for the round to begin anew.
-    - `commanded_at` is when a command was read last (monotonic seconds).
-    - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
-      pools and types that had no worker at the last look, and since when (milliseconds).
+    - `commanded_at` is when a worker's command was read last (monotonic seconds).
+    - `without_worker` are pools and types that had no worker at the last look, and since when
+      (milliseconds).
     - `open_waits` finds the waits of jobs, once the partition is restored.
     - `awaits_effects` is False while no job has waited for a shared effect: then nothing looks for
       what such a wait left.
@@ -41,7 +42,6 @@ class Shared:
     """
 
     topology: Topology
-    cluster_key: bytes
     partition: int
     queue: RunQueue
     workers: WorkerRegistry
@@ -53,7 +53,6 @@ class Shared:
     sweep_anew: bool = False
     count_anew: bool = False
     commanded_at: float = 0.0
-    without_topic: set[str] = field(default_factory=set)
     without_worker: dict[tuple[str, str], int] = field(default_factory=dict)
     awaits_effects: bool = False
     has_approvals: bool = False
@@ -70,9 +69,9 @@ class Shared:
         self.queue.changed(change)
 
 
-def shared(topology: Topology, cluster_key: bytes, partition: int) -> Shared:
-    """A partition of which nothing is known yet."""
-    workers = WorkerRegistry(topology.leases)
+def shared(topology: Topology, roster: Roster, partition: int) -> Shared:
+    """A partition of which nothing is known yet, in a process with these workers."""
+    workers = WorkerRegistry(topology.leases, roster, partition)
     queue = RunQueue(topology, workers)
     closed = ClosedTenants(queue.block)
-    return Shared(topology, cluster_key, partition, queue, workers, closed)
+    return Shared(topology, partition, queue, workers, closed)

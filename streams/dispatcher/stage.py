@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import cast
 
-from streams.dispatcher import live_index, metrics, names, schedule_rows
+from streams.dispatcher import live_index, metrics, names, orders, schedule_rows
 from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part, RowChange
@@ -61,13 +62,14 @@ from streams.dispatcher.parts.workflows import Workflows
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
+from streams.dispatcher.workers.roster import Roster
 from streams.errors import PoisonRecord
+from streams.runtime.link import LINK
 from streams.runtime.part import key_spaces, routes
 from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
-from streams.serde.records import Command, Ended
-from streams.serde.run_ends import SUCCEEDED
+from streams.serde.records.command_kinds import KIND_OF
 from streams.topology.model import Topology
 
 PARTS: tuple[type[Part], ...] = (
@@ -123,19 +125,24 @@ _LARGE_BYTES = 8 * 1024
 """A job becomes too large only with the help of a record that is larger than this."""
 
 
-def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """The stage that reads `events`, `duplicates`, `jobs.commands`, `tenants` and `limits.*`."""
-    processor = partial(Dispatcher, topology, cluster_key)
+def stage(topology: Topology) -> Stage:
+    """The stage that reads `events`, `duplicates`, `jobs.commands`, `tenants` and `limits.*`.
+
+    Its workers speak to it over the link of the process.
+    """
+    roster = Roster(topology.leases)
+    processor = partial(Dispatcher, topology, roster)
     indexes = {"jobs": live_index.LIVE_AND_ENDED, "schedules": schedule_rows.BY_TIME_AND_APP}
-    return declared_stage(topology, "dispatcher", processor, indexes=indexes)
+    declared = declared_stage(topology, "dispatcher", processor, indexes=indexes)
+    return replace(declared, link=roster)
 
 
 class Dispatcher(BatchProcessor):
     """Owns one partition's jobs."""
 
-    def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
+    def __init__(self, topology: Topology, roster: Roster, partition: int) -> None:
         self._topology = topology
-        self.shared = shared(topology, cluster_key, partition)
+        self.shared = shared(topology, roster, partition)
         self._hooks = hooks(PARTS, self.shared)
         self._decisions = cast(Decisions, self._hooks.parts[Decisions])
         self._unheard_since = 0.0
@@ -145,10 +152,10 @@ class Dispatcher(BatchProcessor):
     def restored(self, ctx: Context) -> Iterator[None]:
         """Build the derived state, in bounded parts.
 
-        Heartbeats in the log may be from workers that are long gone, so nothing is leased before
-        all of them are read.
+        Nothing is leased before it is known which tenants are closed by now.
         """
         self._listens, self._unheard_since = False, ctx.monotonic
+        self.shared.workers.restored()
         self._table = Table(ctx, self._follow, partial(self._tell_written, ctx))
         for part in self._hooks.parts.values():
             part.restored(ctx)
@@ -164,7 +171,7 @@ class Dispatcher(BatchProcessor):
 
     def committed(self) -> None:
         """Forget what only undoing would need."""
-        self.shared.workers.forget_ended()
+        self.shared.workers.committed()
 
     def closed(self) -> None:
         """Drop the partition's gauges, because another process owns the partition now."""
@@ -176,9 +183,11 @@ class Dispatcher(BatchProcessor):
         """Handle all records in one step."""
         step = self._begin(ctx)
         for record in records:
-            if record.topic == "jobs.commands":
-                self._decisions.apply(step, _command(record), record.timestamp)
+            if record.topic == LINK:
                 self.shared.commanded_at = step.monotonic
+                orders.apply(step, record)
+            elif record.topic == "jobs.commands":
+                self._command(step, record)
             else:
                 for read in self._hooks.reads[record.topic]:
                     read(step, record)
@@ -188,7 +197,10 @@ class Dispatcher(BatchProcessor):
             handled(step)
 
     def answer(self, record: Record, poison: PoisonRecord, ctx: Context) -> bool:
-        """Answer a refused command of a person, who is told."""
+        """Answer a refused command of a worker, or of a person, who is told."""
+        if record.topic == LINK:
+            orders.refuse(self._begin(ctx), record, poison)
+            return True
         if record.topic != "jobs.commands":
             return False
         try:
@@ -212,13 +224,11 @@ class Dispatcher(BatchProcessor):
         return self._listens and not waits and all(rests() for rests in self._hooks.rests)
 
     def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
-        """Whether these are ends of runs that succeeded, and no job waits for what they free."""
-        if self.shared.queue.depth() or any(r.topic != "jobs.commands" for r in records):
-            return False
-        return all(map(_is_success, records))
+        """Whether workers tell only what nobody waits for, and no job waits for what it frees."""
+        return not self.shared.queue.depth() and all(map(orders.may_wait, records))
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
-        """Lease ready jobs, hand out permits, and ask workers who they are and for credits."""
+        """Lease ready jobs, hand out permits, and ask workers for credits."""
         step = self._begin(ctx)
         hook = self._hooks.initiate if self._listens else self._hooks.initiate_early
         outputs = chain.from_iterable(initiate(step) for initiate in hook)
@@ -237,6 +247,19 @@ class Dispatcher(BatchProcessor):
         name = (key or b"").decode(errors="replace")  # the key of a bucket is no text
         for part in self._hooks.parts.values():
             part.refused(step, topic, name, detail, missing)
+
+    def _command(self, step: Step, record: Record) -> None:
+        """Apply a command of a topic. A worker wrote one there only in an earlier release.
+
+        What such a worker reported is true; what it asked for cannot be answered any more.
+        """
+        command = COMMAND.decode(record.value)
+        names.check(command)
+        kind = KIND_OF[type(command.body)]
+        if kind.sender == "worker" and kind.of_a_moment:
+            metrics.STALE.labels(kind.name).inc()
+        else:
+            self._decisions.apply(step, command, record.timestamp)
 
     def _begin(self, ctx: Context) -> Step:
         self.shared.workers.now = ctx.monotonic
@@ -262,10 +285,9 @@ class Dispatcher(BatchProcessor):
         return count > 0
 
     def _hear_out(self, ctx: Context) -> None:
-        """Begin to lease once the heartbeats and tenants that were in the logs are read."""
-        since, inputs = self._unheard_since, ("jobs.commands", "tenants")
+        """Begin to lease once the tenants that were in the log are read."""
         if not self._listens:
-            self._listens = all(ctx.caught_up_to(topic, since) for topic in inputs)
+            self._listens = ctx.caught_up_to("tenants", self._unheard_since)
 
     def _observe(self, now: int) -> None:
         partition, queue = str(self.shared.partition), self.shared.queue
@@ -277,20 +299,6 @@ class Dispatcher(BatchProcessor):
             self._pools_due = now + _POOLS_EVERY_MS
             for pool in self._topology.pools:
                 metrics.POOL.labels(partition, pool).set(queue.jobs_of(pool))
-
-
-def _is_success(record: Record) -> bool:
-    try:
-        body = COMMAND.decode(record.value).body
-    except PoisonRecord:
-        return False
-    return isinstance(body, Ended) and body.status == SUCCEEDED
-
-
-def _command(record: Record) -> Command:
-    command = COMMAND.decode(record.value)
-    names.check(command)
-    return command
 
 
 @contextmanager

@@ -17,7 +17,16 @@ from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.job_states import LEASED
-from streams.serde.records import Command, DeadLetter, Ended, Envelope, Job, Reply
+from streams.serde.link.messages import Message
+from streams.serde.records import (
+    Command,
+    DeadLetter,
+    Ended,
+    Envelope,
+    Job,
+    Reply,
+    ReplyKind,
+)
 from streams.state.store import KeyValueStore
 from streams.topology.model import Route
 
@@ -27,6 +36,7 @@ class Step:
 
     `now` is in milliseconds and stays the same during the step; `monotonic` is in seconds. `at` is
     when the broker took in the newest command of the step, or `now` before any.
+    `sender` is the worker whose command is handled; None for what comes from a topic.
     `looked` counts what each part has looked at in this step, so that the step stays bounded.
     """
 
@@ -37,6 +47,7 @@ class Step:
         self.topology = shared.topology
         self.now = self.at = ctx.now
         self.monotonic = ctx.monotonic
+        self.sender: str | None = None
         self.looked: Counter[type] = Counter()
         self._hooks = hooks
         self._decoded: tuple[Record, Envelope] | None = None
@@ -70,9 +81,12 @@ class Step:
             self._decoded = record, found
         return self._decoded[1]
 
-    def apply(self, command: Command, at: int) -> None:
-        """Have the part that handles a command apply it, as of `at` (milliseconds)."""
-        self.at = at
+    def apply(self, command: Command, at: int, sender: str | None = None) -> None:
+        """Have the part that handles a command apply it, as of `at` (milliseconds).
+
+        `sender` is the worker that sent it; None if it comes from a topic.
+        """
+        self.at, self.sender = at, sender
         self._hooks.handles[type(command.body)](self, command, command.body, at)
 
     def route(self, event: Envelope, route: Route, at: int, *, late: bool = False) -> None:
@@ -161,9 +175,25 @@ class Step:
         """Call this if the step is undone (`Context.on_undo`)."""
         self.ctx.on_undo(call, *args)
 
-    def answer(self, reply: Reply, partition: int) -> None:
-        """Send a reply to a worker, on the partition that it reads."""
-        replies.answer(self.ctx, reply, partition)
+    def say(self, worker_id: str, message: Message) -> None:
+        """Say something to a worker."""
+        replies.say(self.ctx, worker_id, message)
+
+    def tell(self, reply: Reply) -> None:
+        """Answer a worker's command, or tell it of the end of a run."""
+        replies.answer(self.ctx, reply)
+
+    def answer(
+        self,
+        command: Command,
+        claim_id: str,
+        kind: ReplyKind,
+        message: str = "",
+        result: str | None = None,
+    ) -> None:
+        """Answer what a run asks in the present command; `result` is JSON."""
+        whose = self.sender or "", command.job_id, command.epoch, claim_id
+        self.tell(Reply(*whose, kind, result=result, message=message))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Write a dead letter."""

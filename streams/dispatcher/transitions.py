@@ -128,19 +128,11 @@ def stop(step: Step, of: Job, reason: str) -> None:
     if not of.cancel_requested:
         of = replace(of, cancel_requested=True, cancel_reason=reason, updated_at=step.now)
         step.table.put(of)
-    worker = step.shared.workers.roster.get(of.worker_id)
-    if worker is not None:
-        told = of.cancel_reason or reason
-        reply = Reply(
-            worker.worker_id,
-            of.job_id,
-            of.epoch,
-            "",
-            "cancel",
-            message=told,
-            run_id=of.run_id or "",
-        )
-        step.answer(reply, worker.work_partition)
+    worker_id = of.worker_id or ""
+    if step.shared.workers.roster.get(worker_id) is not None:
+        told, run_id = of.cancel_reason or reason, of.run_id or ""
+        whose = worker_id, of.job_id, of.epoch, ""
+        step.tell(Reply(*whose, "cancel", message=told, run_id=run_id))
 
 
 def withdraw(step: Step, of: Job, why: str, reason: str) -> Job:

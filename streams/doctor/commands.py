@@ -50,10 +50,7 @@ class Commands:
         """What starts a stage's process, or has `dev` start one more."""
         if not self.dev:
             return self.on_kafka(*words)
-        stage, *flags = words
-        if stage == "worker" and "--pool" in flags:
-            return f"start dev again as: {self.start_dev('--pool', f'{flags[-1]}=1')}"
-        if stage == "analytics":
+        if words[0] == "analytics":
             return f"start dev again as: {self.start_dev('--analytics')}"
         logs = self.settings.data_dir / "logs"
         return f"dev restarts it by itself; if it does not stay up, see why in {logs}"

@@ -14,12 +14,11 @@ from streams.settings import Settings
 from streams.stages import STAGES
 from streams.topology.load import Checked
 from streams.topology.model import FUSED, Topology
-from streams.vault.key_encryption import open_vault, read_cluster_keys
+from streams.vault.key_encryption import open_vault
 
 TOPOLOGY = Check("settings", "topology")
 VAULT = Check("settings", "vault key")
 SEALED = Check("settings", "sealed secrets")
-CLUSTER = Check("settings", "cluster key")
 TOKEN = Check("settings", "admin token")
 CLIENT = Check("settings", "kafka client")
 CERTIFICATES = Check("settings", "certificates")
@@ -75,8 +74,6 @@ def keys(settings: Settings, stage: str | None) -> Found:
     needs = STAGES[stage].needs if stage else ()
     if settings.vault_key_file or settings.vault_keys or "TIDEGATE_VAULT_KEY_FILE" in needs:
         yield from _key(VAULT, lambda: open_vault(settings), settings.vault_key_file)
-    if settings.cluster_key_file or "TIDEGATE_CLUSTER_KEY_FILE" in needs:
-        yield from _key(CLUSTER, lambda: read_cluster_keys(settings), settings.cluster_key_file)
     does_without = stage == "operator" and not settings.take_admin_token
     if settings.admin_token or ("TIDEGATE_ADMIN_TOKEN" in needs and not does_without):
         yield from _token(settings)

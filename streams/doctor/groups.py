@@ -32,7 +32,7 @@ class Expected:
 
 
 def expected(topology: Topology, layout: str) -> Iterator[Expected]:
-    """The groups of one layout; workers' positions move with jobs, so they read nothing here."""
+    """The groups of one layout; workers join none."""
     fused = topology.fused if layout == "fused" else ()
     if fused:
         reads = tuple(dict.fromkeys(t for name in fused for t in topology.stages[name].reads))
@@ -41,9 +41,6 @@ def expected(topology: Topology, layout: str) -> Iterator[Expected]:
         if stage.name not in fused:
             needed = stage.name in topology.fused
             yield Expected(stage.name, stage.reads, (stage.name,), needed)
-    for pool in topology.pools:
-        more = () if pool == "default" else ("--pool", pool)
-        yield Expected(f"worker-{pool}", (), ("worker", "--app", "MODULE:ATTR", *more), True)
 
 
 def names(topology: Topology) -> list[str]:

@@ -31,7 +31,7 @@ from streams.kafka.offsets import Place
 from streams.tenants.follower import TOPIC as TENANTS
 from streams.topology.cluster import REPLICATION
 from streams.topology.model import Topology
-from streams.topology.rights import process_of, rights_of
+from streams.topology.rights import rights_of
 
 _STAGES = Check("stages", "groups")
 _TOPICS = Check("topics", "topics")
@@ -151,7 +151,6 @@ def _secrets(
         return None
     # librdkafka asks for the coordinator of a group that the user must be allowed to see.
     group = subject.stage or "operator"
-    group = f"worker-{subject.pool}" if group == "worker" else group
     width = topology.topics[TENANTS].partitions
     look = partial(read_secrets, subject.settings, admin, group, width, seen)
     return Look("sealed secrets", look, f"Read on topic tenants, or Describe on group {group}")
@@ -177,8 +176,7 @@ def _with_topology(
 
 def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Finding]:
     prefix, stage = subject.settings.topic_prefix, subject.stage
-    process = process_of(stage, subject.pool) if stage else ""
-    wanted = rights_of(process, topology, prefix)
+    wanted = rights_of(stage or "", topology, prefix)
     acls = subject.commands.on_topology("topology", "describe", "--acls")
     if not wanted:
         yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage, acls)

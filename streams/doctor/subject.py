@@ -73,8 +73,6 @@ def _as_dev_has(settings: Settings) -> Settings:
     found: dict[str, object] = {}
     if not settings.vault_key_file and not settings.vault_keys and _kept(keys / "vault.key"):
         found["vault_key_file"] = (keys / "vault.key",)
-    if not settings.cluster_key_file and _kept(keys / "cluster.key"):
-        found["cluster_key_file"] = (keys / "cluster.key",)
     if settings.admin_token is None:
         with suppress(OSError, ValueError):  # a damaged file is no token
             token = (settings.data_dir / "admin.token").read_text().strip()

@@ -88,7 +88,7 @@ def co_partitioned(topology: Topology, seen: TopicsSeen, prefix: str) -> Iterato
     widths = defaultdict(list)
     for topic in topology.topics.values():
         found = seen.partitions.get(prefix + topic.name)
-        if found is not None and not topic.addressed:
+        if found is not None:
             widths[len(found)].append(topic.name)
     if len(widths) > 1:
         told = "; ".join(f"{width}: {named(names)}" for width, names in sorted(widths.items()))

@@ -22,6 +22,10 @@ Key = tuple[int, int, str, int]
 """The sort key of lanes of one level: their tenant's charge, then their oldest job."""
 
 
+Tenants = frozenset[str] | None
+"""Some tenants; None: all."""
+
+
 class Lane(JobHeap):
     """The ready jobs of one tenant, type and priority, oldest first.
 
@@ -124,8 +128,15 @@ class TypeLanes:
         if not lanes:
             del self.lanes[lane.priority]
 
-    def best(self) -> tuple[int, Key] | None:
-        """The lane to serve next, as its negated level and its key."""
+    def best(self, tenants: Tenants = None) -> tuple[int, Key] | None:
+        """The lane to serve next, as its negated level and its key.
+
+        With `tenants`, the lanes of these alone are looked at, which costs work for each of them.
+        """
+        if tenants is not None:
+            of_each = (lanes.get(name) for lanes in self.lanes.values() for name in tenants)
+            ordered = (lane for lane in of_each if lane is not None)
+            return min(((-lane.level, lane.key) for lane in ordered if lane.key), default=None)
         if self._best is None:
             for level in range(len(self._order) - 1, -1, -1):
                 if self._order[level]:

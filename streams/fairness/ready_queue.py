@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streams.fairness.aging import Rises
 from streams.fairness.job_heap import Entry
-from streams.fairness.lanes import Key, Lane, Levels, TypeLanes
+from streams.fairness.lanes import Key, Lane, Levels, Tenants, TypeLanes
 from streams.fairness.oldest import Oldest
 from streams.fairness.stride import Passes, Tenant
 from streams.topology.model import Priority
@@ -25,6 +26,7 @@ from streams.topology.model import Priority
 _RISES = 64
 """At most this many lanes rise in one call; after a flood of tenants the last rise calls later."""
 _RISES_A_TAKE = 4
+_ALL: Mapping[str, Tenants] = MappingProxyType({})
 _OPENED = 2_000
 """One call puts at most this many lanes of a newly handled type in order: some 10 ms."""
 
@@ -98,12 +100,17 @@ class ReadyQueue:
             self.serve(found.job_id)
         return found
 
-    def first(self, now: int, types: Iterable[str]) -> Ready | None:
-        """The job to start next among those of these types."""
+    def first(
+        self, now: int, types: Iterable[str], only: Mapping[str, Tenants] = _ALL
+    ) -> Ready | None:
+        """The job to start next among those of these types.
+
+        `only` names the tenants whose jobs of a type may start; None: of all.
+        """
         self.advance(now, _RISES_A_TAKE)
         best = None
         for type_ in types:
-            found = self._first(type_)
+            found = self._first(type_, only.get(type_))
             if found is not None and (best is None or found < best):
                 best = found
         if best is None:
@@ -175,6 +182,10 @@ class ReadyQueue:
         """Types that some worker handles and that have a job which may start."""
         return {type_ for type_ in self._handled if self._types[type_].best() is not None}
 
+    def has(self, type_: str, tenants: Tenants) -> bool:
+        """Whether a job of this type and of one of these tenants may start; None: of any."""
+        return self._first(type_, tenants) is not None
+
     def by_type(self) -> dict[str, int]:
         """The number of waiting jobs of each type."""
         return {type_: lanes.jobs for type_, lanes in self._types.items() if lanes.jobs}
@@ -203,13 +214,13 @@ class ReadyQueue:
             tenant.lanes.append(lane)
         return lane
 
-    def _first(self, type_: str) -> tuple[int, Key] | None:
-        """The lane of a type to serve next, in the form of `TypeLanes.best`.
+    def _first(self, type_: str, tenants: Tenants = None) -> tuple[int, Key] | None:
+        """The lane of a type and of some tenants to serve next, in the form of `TypeLanes.best`.
 
         Grown charges are applied only here. Until then such a lane is too far ahead in the order.
         """
         lanes = self._types.get(type_)
-        while lanes is not None and (found := lanes.best()) is not None:
+        while lanes is not None and (found := lanes.best(tenants)) is not None:
             lane = self._lanes[found[1][3]]
             if found[1][0] == lane.tenant.charge:
                 return found

@@ -58,6 +58,7 @@ class Owner:
         self.terms = terms
         self._monotonic = monotonic
         self.stirred = False
+        self._ticked_at = self._heard_until = float("-inf")
         self._lock = self._news = Condition(Lock())
         self._inboxes = Inboxes()
         self._roster = Roster(workers)
@@ -119,11 +120,15 @@ class Owner:
             peer.detach()
 
     def check(self) -> None:
-        """Cut the connections whose workers are silent; one that is not read may be."""
+        """Cut the connections whose workers are silent; one that is not read may be.
+
+        What came before this was received.
+        """
         now = self._monotonic()
         late = now - self.terms.silence_seconds
         with self._lock:
-            for peer in self._open:
+            self._ticked_at = now
+            for peer in list(self._open):
                 if peer.full:
                     peer.heard_at = now
                 elif peer.heard_at < late and not peer.ended:
@@ -151,8 +156,13 @@ class Owner:
         with self._lock:
             self._roster.collect()
             taken = self._inboxes.take(_MOST_TAKEN, now)
+            if len(taken) < _MOST_TAKEN:
+                self._heard_until = self._ticked_at
         self.stirred = self._roster.tell()
         return taken
+
+    def caught_up_to(self, moment: float) -> bool:
+        return self._heard_until > moment
 
     def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:
         acked: dict[Peer, dict[int, int]] = defaultdict(dict)

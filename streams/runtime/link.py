@@ -78,6 +78,12 @@ class Link(Protocol):
         it.
         """
 
+    def caught_up_to(self, moment: float) -> bool:
+        """Whether all commands that had come by monotonic `moment` were taken.
+
+        They had not if the process was frozen, or is behind.
+        """
+
     def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:
         """Hand out these outputs, then acknowledge these records, which were taken: both are true.
 

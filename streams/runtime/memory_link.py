@@ -52,6 +52,16 @@ class MemoryLink:
         self._inbox.append(record)
 
     @property
+    def unacknowledged(self) -> list[Record]:
+        """What was sent and is not committed, as far as its workers know."""
+        return [*self._in_flight, *self._inbox]
+
+    @property
+    def dialed(self) -> frozenset[str]:
+        """The workers that are connected."""
+        return frozenset(self._connected)
+
+    @property
     def connected(self) -> bool:
         return bool(self._connected)
 
@@ -67,6 +77,9 @@ class MemoryLink:
         taken, self._inbox = self._inbox, []
         self._in_flight += taken
         return taken
+
+    def caught_up_to(self, _: float) -> bool:
+        return True
 
     def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:
         done = set(map(id, records))

@@ -214,6 +214,6 @@ def refuse_growth(
 
 def _check_widths(topics: Topics, stage: AnyStage, topology: Topology) -> None:
     outputs = (topic for topic in stage.writes if "*" not in topic)
-    used = dict.fromkeys((*stage.inputs, *outputs, *(store.changelog for store in stage.stores)))
-    keyed = [topic for topic in used if not topology.topics[topic].addressed]
-    refuse_other_counts(f"stage {stage.name}", topology, keyed, topics.width)
+    stores = (store.changelog for store in stage.stores)
+    used = dict.fromkeys((*stage.inputs, *outputs, *stores))
+    refuse_other_counts(f"stage {stage.name}", topology, used, topics.width)

@@ -14,7 +14,7 @@ from streams.runtime.assignment import Assignment
 from streams.runtime.clock import Clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.lag import Lag
-from streams.runtime.link import LinkService
+from streams.runtime.link import LINK, LinkService
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.stage import AnyStage
@@ -64,6 +64,11 @@ def wire(
     def position(topic: str, partition: int) -> int:
         return assignment.position(topic, partition)
 
+    def caught_up_to(topic: str, partition: int, moment: float) -> bool:
+        if topic == LINK:
+            return link is not None and link.caught_up_to(moment)
+        return ends.caught_up_to(topic, partition, moment)
+
     def may_wait(records: Sequence[Record]) -> bool:
         return all(task.may_wait(own) for task, own in by_task(assignment.tasks, records))
 
@@ -94,7 +99,7 @@ def wire(
         changelogs,
         consumer_config(settings, stage.name),
         clock,
-        ends.caught_up_to,
+        caught_up_to,
         settings.set_aside,
         service,
     )

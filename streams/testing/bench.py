@@ -244,7 +244,7 @@ class Bench:
 
     @beside_loop
     def disconnect(self) -> None:
-        """Cut the worker off from Kafka: nothing reaches it, and nothing of it arrives.
+        """Cut the worker off from the pipeline: nothing reaches it, and nothing of it arrives.
 
         After 25 s it starts nothing more; after 30 s its leases are over.
         """
@@ -253,7 +253,7 @@ class Bench:
 
     @beside_loop
     def connect(self) -> None:
-        """Let the worker reach Kafka again; what it had to say is said now."""
+        """Let the worker reach the pipeline again; what it had to say is said now."""
         if self._behind.flow.worker is not None:
             self._behind.flow.worker.mend()
             self._behind.flow.settle()

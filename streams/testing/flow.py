@@ -1,22 +1,17 @@
-"""Lets things happen: records go between worker and pipeline, and time passes where none does."""
+"""Lets things happen: frames go between worker and pipeline, and time passes where none do."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from math import ceil
 
-from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB, SCHEDULE_ROW
 from streams.serde.records import Job
-from streams.testing.link import Sent
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.worker_process import WorkerProcess
 
-REPLIES = "jobs.replies"
-_WORK = "jobs.work."
 _RUNNING_MS = 1_000
 """While a lease lives, the dispatcher looks at least so often."""
 _WAITING_MS = 5_000
@@ -36,15 +31,11 @@ class Flow:
     died while things happened; it starts another.
     """
 
-    def __init__(self, pipeline: PipelineInMemory, heartbeat_seconds: float, patience: float):
+    def __init__(self, pipeline: PipelineInMemory, patience: float):
         self.worker: WorkerProcess | None = None
         self.died: Callable[[], None] = lambda: None
-        self.from_worker: deque[Sent] = deque()
         self._pipeline = pipeline
         self._patience = patience
-        self._every_ms = round(heartbeat_seconds * 1000)
-        self._beat_at = 0
-        self._read: dict[str, int] = {}
         self._live: dict[str, Job] = {}
         self._jobs_read = 0
         self._times: dict[bytes | None, int] = {}
@@ -69,10 +60,6 @@ class Flow:
         """Let everything happen that can happen at this moment."""
         self._settle(time.monotonic() + self._patience, lambda: "everything settles")
 
-    def replies_begin(self) -> None:
-        """A new worker process reads replies from now on, as one does that gets a partition."""
-        self._read[REPLIES] = len(self._pipeline.output(REPLIES))
-
     def _go_on(
         self, condition: Callable[[], bool], end: int | None, what: Callable[[], str]
     ) -> None:
@@ -95,7 +82,7 @@ class Flow:
                 raise Stuck(self._impatient(what()))
             started = time.monotonic()
             self._run_worker(deadline)
-            if self._exchange():
+            if self.worker is not None and self.worker.exchange():
                 continue
             if self.worker is None or not self.worker.loop.awaits_answer():
                 return
@@ -113,35 +100,6 @@ class Flow:
             "for a socket or a thread? If the loop of an async test has to answer it, await "
             "asyncio.to_thread(job.run); or give the bench more `patience`"
         )
-
-    def _exchange(self) -> bool:
-        """Pass on what worker and dispatcher have for each other; whether there was anything."""
-        moved = bool(self.from_worker)
-        while self.from_worker:
-            sent = self.from_worker.popleft()
-            self._pipeline.pipe(sent.topic, sent.key, sent.value)
-        if self.worker is None:
-            return moved
-        for pool, link in self.worker.links.items():
-            if link.is_open:
-                for record in self._unread(_WORK + pool):
-                    link.lease(record)
-                    moved = True
-        return self._bring_replies(self.worker) or moved
-
-    def _bring_replies(self, worker: WorkerProcess) -> bool:
-        links = [link for link in worker.links.values() if link.is_open]
-        records = self._unread(REPLIES) if links else []
-        for record in records:
-            for link in links:
-                link.reply(record)
-        return bool(records)
-
-    def _unread(self, topic: str) -> list[Record]:
-        records = self._pipeline.output(topic)
-        unread = records[self._read.get(topic, 0) :]
-        self._read[topic] = len(records)
-        return unread
 
     def _next_wait(self) -> int | None:
         """Milliseconds until something may happen; None if nothing will."""
@@ -180,6 +138,5 @@ class Flow:
 
     def _pass(self, milliseconds: int) -> None:
         self._pipeline.pass_time(milliseconds)
-        if self.worker is not None and self._pipeline.now >= self._beat_at:
-            self._beat_at = self._pipeline.now + self._every_ms
-            self.worker.beat()
+        if self.worker is not None and not self.worker.is_dead:
+            self.worker.tick()

@@ -39,11 +39,11 @@ class Installation:
     def __init__(
         self, app: App, topology: Topology, crash: Crash | None, *, strict: bool, patience: float
     ) -> None:
-        cluster_key, vault = secrets.token_bytes(KEY_BYTES), local_vault(secrets.token_bytes(32))
+        vault = local_vault(secrets.token_bytes(KEY_BYTES))
         keyring = DataKeyring(vault)
         self.leases = topology.leases
-        self.pipeline = PipelineInMemory(topology, cluster_key)
-        self.flow = Flow(self.pipeline, topology.leases.heartbeat_seconds, patience)
+        self.pipeline = PipelineInMemory(topology)
+        self.flow = Flow(self.pipeline, patience)
         self.door = Admission(self.pipeline, topology, vault, keyring)
         self.people = People(self.pipeline, keyring)
         self.stops = Stops()
@@ -52,18 +52,16 @@ class Installation:
         self.store = MemoryStore()
         self.keyring = keyring
         self.credentials = FakeCredentials(topology, self.tools, strict=strict)
-        self.points = Points(crash, self.pipeline, cluster_key)
+        self.points = Points(crash, self.pipeline)
         self.points.kill = self._die
         self.flow.died = self.crash_worker
         self.observer = Observer(self.tools, self.stops, self.points)
         self._app = self._observed(app)
         self._around = Surroundings(
             topology,
-            cluster_key,
+            self.pipeline,
             keyring,
             self.pipeline.seconds,
-            self.flow.from_worker.append,
-            lambda: self.pipeline.output("payloads"),
             Watch(self.points.sent, self.points.leased),
             self.credentials,
             self.store,
@@ -76,7 +74,6 @@ class Installation:
 
     def start_worker(self) -> None:
         """Start a worker process; it is heard of when something is let happen."""
-        self.flow.replies_begin()
         process = WorkerProcess(self._app, self._around)
         self._processes.append(process)
         self.flow.worker = process

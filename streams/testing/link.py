@@ -2,113 +2,143 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
-from streams.errors import PermanentError
-from streams.runtime.processor import Record
-from streams.serde.records import PayloadRef
-from streams.worker.transport.contract import Done, Inbox, Incoming
+from streams.link.answering import Answering
+from streams.link.grant import Grant
+from streams.link.memory import MemoryConnection
+from streams.link.owner import Owner
+from streams.serde.link import frames
+from streams.serde.link.messages import Acked, FromOwner, FromWorker, Leased, Order
+from streams.serde.records import Lease
+from streams.worker.link.link import Link
 
-WORK_PARTITION = 0
-"""The partition of its work topic that the only worker of a pool has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A record that the worker sent."""
-
-    topic: str
-    key: bytes
-    value: bytes
-    partition: int
+_GRANT = Grant("", "bench")
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Called at what goes over a link; each call may kill the worker's process.
 
-    `sent` is called before a record is sent and, with True, before its acknowledgement. `leased` is
-    called before a lease is given to the worker.
+    `sent` is called before a command is sent and, with True, before its acknowledgement. `leased`
+    is called before a lease is given to the worker.
     """
 
-    sent: Callable[[Sent, bool], None]
-    leased: Callable[[Record], None]
+    sent: Callable[[Order, bool], None]
+    leased: Callable[[Lease], None]
 
 
-class Link:
-    """`Transport` between one worker and the pipeline.
+class Wire:
+    """One connection of a worker to the pipeline. Frames wait here until `exchange`.
 
-    While it is cut, records wait here unacknowledged, as they wait in a Kafka client.
+    It is the worker's `Connection`, and that of the requests which `answering` answers, in the
+    worker's event loop.
     """
+
+    name = "the pipeline"
 
     def __init__(
-        self, send: Callable[[Sent], None], payloads: Callable[[], list[Record]], watch: Watch
+        self,
+        link: Link,
+        owner: Owner,
+        answering: Answering,
+        watch: Watch,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._send = send
-        self._payloads = payloads
+        self._link = link
+        self._owner = owner
+        self._answering = answering
         self._watch = watch
-        self._waiting: list[tuple[Sent, Done]] = []
-        self._inbox: Inbox | None = None
-        self._is_cut = False
-        self._is_dead = False
+        self._loop = loop
+        self._ends = MemoryConnection(owner, _GRANT)
+        self._asker = _Asker(owner, self._ends)
+        self._waiting: list[FromWorker] = []
+        self._orders: dict[int, list[Order]] = {}
+        self.is_open = True
 
-    def start(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        inbox.assigned(WORK_PARTITION)
+    def send(self, message: bytes) -> None:
+        (said,) = frames.from_worker(frames.joined([message]))
+        if self.is_open and isinstance(said, Order):
+            self._watch.sent(said, False)
+        if self.is_open:
+            self._waiting.append(said)
+            if isinstance(said, Order):
+                self._orders.setdefault(said.partition, []).append(said)
 
-    def send(self, topic: str, key: bytes, value: bytes, *, partition: int, done: Done) -> None:
-        self._waiting.append((Sent(topic, key, value, partition), done))
-        self._flush()
+    def close(self, why: str) -> None:
+        """Nothing goes through any more; the worker knows."""
+        if self.is_open:
+            self._end()
+            self._link.closed(self, why)
 
-    def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
-        found: Future[list[bytes]] = Future()
-        chunks = self._payloads()
-        if any(offset >= len(chunks) for offset in ref.offsets):
-            found.set_exception(PermanentError(f"payloads:{ref.partition}: the body is gone"))
-        else:
-            found.set_result([chunks[offset].value or b"" for offset in ref.offsets])
-        return found
+    def end(self) -> None:
+        """Its process is gone; what it has sent arrives."""
+        if self.is_open:
+            self._send()
+            self._end()
 
-    def close(self) -> None:
-        self._is_dead = True
+    def exchange(self, flow: Callable[[], None]) -> bool:
+        """Pass on what both ends have for each other; whether there was anything.
 
-    def cut(self) -> None:
-        """Let nothing through, either way."""
-        self._is_cut = True
+        `flow` lets the pipeline process what has come.
+        """
+        sent = self.is_open and self._send()
+        if sent:
+            flow()
+        received = self._ends.receive() if self.is_open else ()
+        for message in received:
+            self._give(message)
+        if self.is_open and self._ends.ended:
+            self.close("the pipeline has ended the connection")
+        return sent or bool(received)
 
-    def mend(self) -> None:
-        """Let everything through again, first what waited."""
-        self._is_cut = False
-        self._flush()
+    def _send(self) -> bool:
+        waiting, self._waiting = self._waiting, []
+        for request in self._ends.send(*waiting) if waiting else ():
+            self._loop.call_soon(self._answering.ask, self._asker, request)
+        return bool(waiting)
+
+    def _give(self, message: FromOwner) -> None:
+        """Give the worker a message, unless it dies before."""
+        match message:
+            case Acked(numbers=numbers):
+                for partition, number in numbers.items():
+                    self._acknowledge(partition, number)
+            case Leased(lease=lease):
+                self._watch.leased(lease)
+        if self.is_open:
+            self._link.received(self, frames.frame([message]))
+
+    def _acknowledge(self, partition: int, number: int) -> None:
+        orders = self._orders.get(partition, [])
+        while orders and orders[0].number <= number and self.is_open:
+            self._watch.sent(orders.pop(0), True)
+
+    def _end(self) -> None:
+        self.is_open = False
+        self._answering.closed(self._asker)
+        self._ends.cut()
+
+
+class _Asker:
+    """The connection over which requests are answered."""
+
+    def __init__(self, owner: Owner, ends: MemoryConnection) -> None:
+        self._owner = owner
+        self._ends = ends
 
     @property
-    def is_open(self) -> bool:
-        """Whether the worker can be given records."""
-        return not self._is_cut and not self._is_dead
+    def worker_id(self) -> str:
+        return self._ends.peer.worker_id
 
-    def lease(self, record: Record) -> None:
-        """Give the worker a record of its work topic."""
-        self._watch.leased(record)
-        if self._inbox is not None and self.is_open:
-            self._inbox.leased(_incoming(record))
+    @property
+    def grant(self) -> Grant:
+        return self._ends.peer.grant
 
-    def reply(self, record: Record) -> None:
-        """Give the worker a record of `jobs.replies`."""
-        if self._inbox is not None:
-            self._inbox.replied(_incoming(record))
+    def send(self, message: FromOwner) -> None:
+        self._owner.say(self._ends.peer, message)
 
-    def _flush(self) -> None:
-        while self._waiting and self.is_open:
-            sent, done = self._waiting.pop(0)
-            self._watch.sent(sent, False)
-            if self.is_open:
-                self._send(sent)
-                self._watch.sent(sent, True)
-            if self.is_open:
-                done(None)
-
-
-def _incoming(record: Record) -> Incoming:
-    return Incoming(record.topic, record.partition, record.offset, record.key, record.value)
+    async def room(self) -> None:
+        """There is room always."""

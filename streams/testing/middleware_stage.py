@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -11,18 +10,15 @@ from typing import Any
 
 from streams.serde.ids import new_id
 from streams.serde.records import Lease
-from streams.testing.link import Link, Watch
 from streams.testing.routing import routed_by_caller
-from streams.vault.key_encryption import KEY_BYTES, local_vault
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.handler.context import Context
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.held_leases import Held
+from streams.worker.link.link import Link
 from streams.worker.middleware.contract import EffectCall, Run, WorkerParts
 from streams.worker.middleware.stack import Member
-from streams.worker.transport.retrying_sender import RetryingSender
 from streams.worker.worker import Worker, WorkerSpec
 
 _PATIENCE_SECONDS = 5.0
@@ -60,24 +56,18 @@ class MiddlewareStage:
     """Leads runs and effects through one middleware, in the present event loop."""
 
     def __init__(self, member: Member) -> None:
-        app, link = App("rules"), Link(_sent, list, Watch(_seen, _seen))
+        app, place, clock = App("rules"), WorkerSpec("rules"), time.monotonic
         app.job("rules")(_handler)
-        vault = local_vault(secrets.token_bytes(KEY_BYTES))
-        place, key = WorkerSpec("rules"), secrets.token_bytes(KEY_BYTES)
-        book, clock = DataKeyring(vault), time.monotonic
-        self._worker = Worker(
-            app, link, routed_by_caller(), place, cluster_key=key, book=book, clock=clock
-        )
-        self._sender = RetryingSender(link, clock)
-        held_leases, heartbeater = self._worker.held_leases, self._worker.heartbeater
-        parts = WorkerParts(app, place.pool, held_leases, heartbeater, clock)
+        self._worker = Worker(app, _Nowhere(), routed_by_caller(), place, clock=clock)
+        held_leases, link = self._worker.held_leases, self._worker.link
+        parts = WorkerParts(app, place.pool, held_leases, link, clock)
         self._member = member(parts) if isinstance(member, type) else member
 
     def new_run(self) -> Run:
         """A run that has just begun, of a job of its own."""
         now = time.monotonic()
-        held = Held(_lease(self._worker.id), basis=now, started_at=now, margin=1)
-        session = RunSession(held, self._sender, 1, time.monotonic, self._worker.redaction)
+        held = Held(_lease(), basis=now, started_at=now, margin=1)
+        session = RunSession(held, self._worker.link, time.monotonic, self._worker.redaction)
         return Run(held.lease, self._worker.executor.contexts.make(session), session)
 
     async def around_run(self, run: Run, code: Code) -> RunResult:
@@ -123,15 +113,17 @@ async def within_patience(what: Awaitable[Any], otherwise: str) -> Any:
 async def _handler(ctx: Context) -> None: ...
 
 
-def _sent(sent: object) -> None: ...
+class _Nowhere:
+    """`Connects` to nobody: what a run says stays with its worker."""
+
+    def start(self, link: Link, failed: Callable[[Exception], None]) -> None: ...
+
+    def close(self) -> None: ...
 
 
-def _seen(*what: object) -> None: ...
-
-
-def _lease(worker_id: str) -> Lease:
+def _lease() -> Lease:
     return Lease(
-        worker_id=worker_id,
+        worker_id="rules",
         job_id=new_id("job"),
         epoch=1,
         run_id=new_id("run"),

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from typing import cast
 
 from streams import pipeline
+from streams.errors import PermanentError
 from streams.ledger_entries import current
+from streams.link.owner import Owner
+from streams.link.terms import Terms
 from streams.runtime.driver import START_MS, TopologyTestDriver
+from streams.runtime.link import Workers
 from streams.runtime.processor import Record
 from streams.serde.codec import (
     APPROVAL,
@@ -20,7 +26,7 @@ from streams.serde.codec import (
     TENANT,
 )
 from streams.serde.ids import new_id
-from streams.serde.keys import SEPARATOR, after, join, tenant_key
+from streams.serde.keys import SEPARATOR, after, checkpoint_key, join, tenant_key
 from streams.serde.records import (
     Approval,
     Command,
@@ -29,6 +35,7 @@ from streams.serde.records import (
     Job,
     LedgerEntry,
     LiveOutput,
+    PayloadRef,
     Progress,
     StepResult,
     TenantRecord,
@@ -43,9 +50,12 @@ _HEARD_OUT_SECONDS = 0.2
 class PipelineInMemory:
     """Dedup, scheduler and dispatcher on the virtual clock; `AwaitedProducer`'s twin for intake."""
 
-    def __init__(self, topology: Topology, cluster_key: bytes) -> None:
-        stage = pipeline.stage(topology, cluster_key)
-        self._driver = TopologyTestDriver([stage], topology)
+    def __init__(self, topology: Topology) -> None:
+        stage = pipeline.stage(topology)
+        self._terms = Terms(
+            "bench", topology.partitions, frozenset(topology.pools), topology.leases
+        )
+        self._driver = TopologyTestDriver([stage], topology, open_link=self._owner)
         self._run = self._driver.run_of(stage.name)
         self._driver.advance(_HEARD_OUT_SECONDS)
         self._jobs: defaultdict[str, list[Job]] = defaultdict(list)
@@ -60,6 +70,37 @@ class PipelineInMemory:
     def seconds(self) -> float:
         """The virtual time since the start: small numbers, in which a millisecond still counts."""
         return (self._driver.now - START_MS) / 1000
+
+    @property
+    def owner(self) -> Owner:
+        """The end of the link that the process of the pipeline has."""
+        return cast(Owner, self._run.link)
+
+    def flow(self) -> None:
+        """Let the pipeline process what has come over the link."""
+        with self._driver.together():
+            pass
+
+    def job(self, partition: int, job_id: str) -> Job | None:
+        """See `streams.link.requests.CommittedJobs`."""
+        value = self._driver.store("dispatcher", "jobs", partition).get(job_id.encode())
+        return None if value is None else JOB.decode(value)
+
+    def left(self, partition: int, job: Job, wait: str) -> StepResult | None:
+        """See `streams.link.requests.CommittedJobs`."""
+        key = checkpoint_key(job.job_id, job.incarnation, wait)
+        value = self._driver.store("dispatcher", "checkpoints", partition).get(key)
+        return None if value is None else STEP_RESULT.decode(value)
+
+    def fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
+        """See `streams.vault.opening.Fetch`."""
+        found: Future[list[bytes]] = Future()
+        chunks = self.output("payloads")
+        if any(offset >= len(chunks) for offset in ref.offsets):
+            found.set_exception(PermanentError(f"payloads:{ref.partition}: the body is gone"))
+        else:
+            found.set_result([chunks[offset].value or b"" for offset in ref.offsets])
+        return found
 
     def pass_time(self, milliseconds: int) -> None:
         """Move the clock, and let what is due by then happen at the end of that time."""
@@ -176,6 +217,9 @@ class PipelineInMemory:
     def record_letters(self) -> list[DeadLetter]:
         """Records that a stage could not process."""
         return [letter for letter in self._letters() if letter.kind == "record"]
+
+    def _owner(self, workers: Workers) -> Owner:
+        return Owner(workers, self._terms, lambda: self._driver.now / 1000)
 
     def _follow_jobs(self) -> None:
         """Decode what is new on `jobs`: a test asks often."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streams.runtime.processor import Record
-from streams.serde.codec import COMMAND, JOB
-from streams.serde.lease_mac import open_lease
+from streams.serde.codec import JOB
+from streams.serde.link import commands, frames
+from streams.serde.link.messages import Order
 from streams.serde.records import (
     AddChildren,
     AskApproval,
@@ -16,6 +16,7 @@ from streams.serde.records import (
     CommandBody,
     Ended,
     Enqueue,
+    Lease,
     Listen,
     Outcome,
     ReadChildren,
@@ -23,10 +24,8 @@ from streams.serde.records import (
 )
 from streams.serde.run_ends import PARKED
 from streams.testing.crash_points import Crash
-from streams.testing.link import Sent
 from streams.testing.pipeline_in_memory import PipelineInMemory
 
-COMMANDS = "jobs.commands"
 _KEPT = {
     "first": "it was kept which wait came first",
     "heartbeat": "the details of a heartbeat were kept",
@@ -38,26 +37,24 @@ _KEPT = {
 class Points:
     """Every point that the runs of one bench pass; `kill` ends the worker's process."""
 
-    def __init__(self, crash: Crash | None, pipeline: PipelineInMemory, cluster_key: bytes) -> None:
+    def __init__(self, crash: Crash | None, pipeline: PipelineInMemory) -> None:
         self.kill: Callable[[], None] = lambda: None
         self._crash = crash
         self._pipeline = pipeline
-        self._cluster_key = cluster_key
         self._jobs: dict[str, str] = {}
 
-    def sent(self, sent: Sent, done: bool) -> None:
-        """The worker is about to send a record or, when `done`, to hear that it was kept."""
-        if self._crash is None or sent.topic != COMMANDS:
+    def sent(self, order: Order, done: bool) -> None:
+        """The worker is about to send a command or, when `done`, to hear that it was kept."""
+        if self._crash is None:
             return
-        command = COMMAND.decode(sent.value)
+        command = commands.command(frames.encoded(order), 0)
         names = _names(command.body)
         if names is not None:
             self._passed(names[done], command.job_id, command.epoch)
 
-    def leased(self, record: Record) -> None:
+    def leased(self, lease: Lease) -> None:
         """The worker is about to be given a lease."""
         if self._crash is not None:
-            lease = open_lease(record.value, self._cluster_key)
             self._passed("before the run began", lease.job_id, lease.epoch)
 
     def step_begins(self, job_id: str, name: str) -> bool:

@@ -49,12 +49,11 @@ def holds(limit: Limit) -> str:
 
 
 def _topics(topology: Topology) -> Table:
-    table = _table("Topics", "topic", "partitions", "keyed by", "cleanup", "kept", "time")
+    table = _table("Topics", "topic", "partitions", "cleanup", "kept", "time")
     for topic in topology.topics.values():
-        keyed = "worker" if topic.addressed else "tenant"
         time = "broker" if topic.timestamp == "append" else "producer"
         cleanup = topic.cleanup.replace(",", ", ")
-        _row(table, topic.name, str(topic.partitions), keyed, cleanup, _kept(topic), time)
+        _row(table, topic.name, str(topic.partitions), cleanup, _kept(topic), time)
     return table
 
 

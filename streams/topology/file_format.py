@@ -20,6 +20,7 @@ from streams.topology.issuers import IssuerDeclaration
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.policies import Policy
 from streams.topology.redaction import RedactionRules
+from streams.topology.retired import is_retired
 
 _DAY_MS = 86_400_000
 _MOST_KIB = 2_097_152
@@ -99,7 +100,11 @@ def build(shape: TopologyShape) -> model.Topology:
     return model.Topology(
         partitions=shape.partitions,
         window_ms=_days(shape.window_days),
-        topics={topic.name: _topic(topic, shape.partitions) for topic in shape.topics},
+        topics={
+            topic.name: _topic(topic, shape.partitions)
+            for topic in shape.topics
+            if not is_retired(topic.name)
+        },
         stages={stage.name: stage for stage in shape.stages},
         priorities={priority.name: priority for priority in shape.priorities},
         pools=tuple(pool.name for pool in shape.pools),

@@ -65,11 +65,6 @@ class Topic:
             return _HOUR_MS
         return min(_DAY_MS, max(_MINUTE_MS, self.retention_ms // 8))
 
-    @property
-    def addressed(self) -> bool:
-        """Whether its records go to the partition that a worker announced, not the tenant's."""
-        return self.name == "jobs.replies" or self.name.startswith("jobs.work.")
-
 
 @dataclass(frozen=True, slots=True)
 class StoreDeclaration(Declared):

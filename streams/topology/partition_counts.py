@@ -34,4 +34,4 @@ def refuse_other_counts(
 def keyed_topics(process: str, topology: Topology) -> list[str]:
     """The topics that a process reads or writes of which every tenant has one partition."""
     used = topics_of(process, topology, "Read", "Write")
-    return [t.name for t in topology.topics.values() if t.name in used and not t.addressed]
+    return [t.name for t in topology.topics.values() if t.name in used]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from streams.topology import retired
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION, Cluster, ClusterTopic, topic_config
 from streams.topology.model import Topic, Topology
-from streams.topology.pools import pool_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +192,15 @@ def _partitions(
             "anew under another topic_prefix",
         )
     elif not consent.partition_change:
-        yield Refusal(name, f"{change}: {_moves(topic)}; allow it with --allow-partition-change")
+        yield Refusal(name, f"{change}: {_MOVES}; allow it with --allow-partition-change")
     else:
         yield AddPartitions(name, existing.partitions, topic.partitions)
 
 
-def _moves(topic: Topic) -> str:
-    if topic.addressed:
-        return "no key moves, its records are addressed to workers, which take the new ones up"
-    return (
-        "keys move, tenants get other partitions while their dedup keys, jobs, ledger and records "
-        "in flight stay behind, so that duplicates pass and jobs stall; drain the pipeline first"
-    )
+_MOVES = (
+    "keys move, tenants get other partitions while their dedup keys, jobs, ledger and records in "
+    "flight stay behind, so that duplicates pass and jobs stall; drain the pipeline first"
+)
 
 
 def same_setting(actual: str | None, wanted: str) -> bool:
@@ -238,6 +235,6 @@ def _notes(topology: Topology, cluster: Cluster, prefix: str, consent: Consent) 
     declared = {prefix + name for name in (*topology.topics, *consent.delete)}
     strangers = [name for name in cluster.topics if prefix and name.startswith(prefix)]
     for name in sorted(set(strangers) - declared):
-        if not name.startswith(prefix + "jobs.work."):
+        if not retired.is_retired(name.removeprefix(prefix)):
             yield f"{name} carries the prefix but is not declared: left alone"
-    yield from pool_notes(topology, cluster, prefix, consent.delete)
+    yield from retired.notes(cluster.topics, prefix, consent.delete)

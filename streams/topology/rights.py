@@ -85,8 +85,14 @@ def _names(text: str) -> frozenset[str]:
 
 _OF_EVERY_STAGE = _Use(writes=_names("clock dlq"))
 
-_BESIDES = {"delivery": _Use(reads=_names("payloads"))}
-"""What a stage does beside what the topology declares: delivery sends bodies."""
+_BESIDES = {
+    "delivery": _Use(reads=_names("payloads")),
+    "dispatcher": _Use(
+        reads=_names("payloads"), writes=_names("jobs.progress jobs.live jobs.types")
+    ),
+}
+"""What a stage does beside what the topology declares. Delivery sends bodies; the dispatcher gives
+them to workers, and writes what their runs say."""
 
 _INGRESS = _Use(
     reads=_names("tenants ingress.rates jobs.backlog"),
@@ -108,10 +114,6 @@ _OPERATOR = _Use(
     asks=_names("operator events-reader"),
     writes_as=_names("operator.settings operator-"),
 )
-_WORKER = _Use(
-    reads=_names("jobs.replies payloads tenants"),
-    writes=_names("jobs.commands jobs.progress jobs.live jobs.types dlq"),
-)
 
 
 def users(topology: Topology, prefix: str = "", layout: LayoutName | None = None) -> list[User]:
@@ -122,11 +124,6 @@ def users(topology: Topology, prefix: str = "", layout: LayoutName | None = None
         for name in _uses(topology)
         if name not in left_out
     ]
-
-
-def process_of(stage: str, pool: str) -> str:
-    """The process of a stage as `users` names it; each pool's workers have a user of their own."""
-    return f"worker-{pool}" if stage == "worker" else stage
 
 
 def topics_of(process: str, topology: Topology, *operations: Operation) -> set[str]:
@@ -164,7 +161,6 @@ def _uses(topology: Topology) -> dict[str, _Use]:
         **fused,
         **stages,
         "operator": _OPERATOR | _of_replays(topology),
-        **{process_of("worker", pool): _worker(pool) for pool in topology.pools},
     }
 
 
@@ -198,10 +194,6 @@ def _of_replays(topology: Topology) -> _Use:
     """A dead letter goes back to its stage's own input; the replicas of topics are counted."""
     inputs = frozenset(filter(None, map(topology.letter_input, topology.stages)))
     return _Use(writes=inputs, sees=frozenset(topology.topics))
-
-
-def _worker(pool: str) -> _Use:
-    return _WORKER | _Use(reads=_names(f"jobs.work.{pool}"), joins=_names(f"worker-{pool}"))
 
 
 def _topology(topology: Topology) -> _Use:

@@ -13,7 +13,6 @@ from fnmatch import fnmatchcase
 from streams.serde.sizes import (
     CHUNK_BYTES,
     MAX_JOB_TYPES_BYTES,
-    MAX_LEASE_BYTES,
     MAX_LETTER_KEY_BYTES,
     MAX_LETTER_VALUE_BYTES,
     MAX_VALUE_BYTES,
@@ -43,9 +42,7 @@ def largest() -> Iterator[tuple[str, int, str]]:
     """Topics (a glob), and the bytes and name of the largest record sent to them."""
 
     yield "payloads", NONCE_BYTES + CHUNK_BYTES, "a sealed chunk of a body"
-    yield "jobs.work.*", MAX_LEASE_BYTES, "a lease with its input and steps"
     yield "jobs.commands", MAX_VALUE_BYTES, "a step's value"
-    yield "jobs.replies", MAX_VALUE_BYTES, "a stored result"
     yield "jobs.progress", MAX_VALUE_BYTES, "a job's progress"
     yield "jobs.types", MAX_JOB_TYPES_BYTES, "the job types of an application"
     yield "jobs", 2 * MAX_VALUE_BYTES, "a job with its input and result"

@@ -63,7 +63,7 @@ def _sizes(topology: Topology) -> Found:
 def _partitions(topology: Topology) -> Found:
     """Topics keyed by tenant are co-partitioned: inputs with each other and with changelogs."""
     for topic in topology.topics.values():
-        if not topic.addressed and topic.partitions != topology.partitions:
+        if topic.partitions != topology.partitions:
             yield problem(
                 f"{topic.name} has {topic.partitions} partitions, but a tenant has one partition "
                 "number on all topics and changelogs of a stage, and there are "
@@ -102,12 +102,6 @@ def _reads(topology: Topology, stage: StageDeclaration) -> Found:
         if topic is None:
             hint = near(name, topology.topics)
             yield problem(f"topic {name!r} is not declared{hint}; add it to topics", (*path, index))
-        elif topic.addressed:
-            yield problem(
-                f"{name} is addressed to workers and not partitioned by tenant: it cannot meet "
-                "the stage's state; read another topic",
-                (*path, index),
-            )
 
 
 def _writes(topology: Topology, stage: StageDeclaration) -> Found:
@@ -192,7 +186,7 @@ def _fused(topology: Topology) -> Found:
 
 
 def _jobs(topology: Topology) -> Found:
-    """Routes do something, job types lead to a pool, pools to a topic."""
+    """Routes do something, and job types lead to a pool."""
     for index, route in enumerate(topology.routes):
         yield from _ends_and_makes(route, ("routes", index))
     for job in topology.job_types.values():
@@ -202,14 +196,6 @@ def _jobs(topology: Topology) -> Found:
                 f"pool {job.pool!r} is not declared{hint}; add it to pools",
                 ("job_types", job.name, "pool"),
             )
-    for pool in topology.pools:
-        if f"jobs.work.{pool}" not in topology.topics:
-            yield problem(
-                f"its topic jobs.work.{pool} is not declared; add it to topics with "
-                "partitions (one a worker at least) and retention_days",
-                ("pools", pool),
-            )
-        yield from _replies(topology, f"jobs.work.{pool}")
 
 
 def _ends_and_makes(route: Route, path: KeyPath) -> Found:
@@ -224,19 +210,6 @@ def _ends_and_makes(route: Route, path: KeyPath) -> Found:
     wrong = None if route.cancels is None else fault(route.cancels.by)
     if wrong is not None:
         yield problem(wrong, (*path, "cancels", "by"))
-
-
-def _replies(topology: Topology, work: str) -> Found:
-    """A worker is answered on the partition of jobs.replies with its work partition's number."""
-    replies, topic = topology.topics.get("jobs.replies"), topology.topics.get(work)
-    if replies and topic and replies.partitions < topic.partitions:
-        yield problem(
-            f"jobs.replies has {replies.partitions} partitions, {work} has {topic.partitions}: a "
-            "worker on one of the last could not be answered; set partitions of jobs.replies to "
-            f"{topic.partitions} or more",
-            ("topics", "jobs.replies", "partitions"),
-            ("topics", work, "partitions"),
-        )
 
 
 def _leases(topology: Topology) -> Found:

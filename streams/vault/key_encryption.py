@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import os
-import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -29,9 +28,6 @@ KEY_BYTES = 32
 
 VAULT_KEYS = Gauge(
     "tidegate_vault_keys", "Vault keys of this process; more than one while they are changed"
-)
-CLUSTER_KEY_FILE_AGE = Gauge(
-    "tidegate_cluster_key_file_age_seconds", "Age of the cluster key's file, by the file's own time"
 )
 
 
@@ -162,19 +158,6 @@ def open_vault(settings: Settings) -> Vault:
     keys = _vault_keys(settings)
     VAULT_KEYS.set(len(keys))
     return local_vault(*keys)
-
-
-def read_cluster_keys(settings: Settings) -> tuple[bytes, ...]:
-    """The keys of leases, from `TIDEGATE_CLUSTER_KEY_FILE`: the first signs, all are believed.
-
-    Raises:
-        ConfigError: see `read_key`.
-    """
-    paths = settings.cluster_key_file
-    keys = tuple(read_key(path, "TIDEGATE_CLUSTER_KEY_FILE") for path in paths or (None,))
-    written = paths[0].stat().st_mtime
-    CLUSTER_KEY_FILE_AGE.set_function(lambda: max(0.0, time.time() - written))
-    return keys
 
 
 def read_key(path: Path | None, setting: str) -> bytes:

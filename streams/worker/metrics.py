@@ -19,5 +19,3 @@ CLAIM_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15),
 )
 LOOP_LAG_SECONDS = Gauge("tidegate_worker_loop_lag_seconds", "How late the handlers' event loop is")
-RESENT = Counter("tidegate_worker_resent", "Records sent again because a send failed")
-REFUSED = Counter("tidegate_worker_refused", "Records sent to the dead letters", ["reason"])

@@ -1,4 +1,4 @@
-"""`tidegate worker`: one worker process on Kafka, with a worker for each of its pools."""
+"""`tidegate worker`: one worker process, with a worker for each of its pools."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ from typing import Any
 import structlog
 import uvloop
 
+from streams.access.link_token import read_link_token
 from streams.artifacts.store import ArtifactStore, open_store
 from streams.errors import ConfigError
-from streams.kafka.clients import wait_for_broker
-from streams.process.daemon_thread import in_daemon_thread
 from streams.process.shutdown import end_within
 from streams.redaction.redaction import Redaction
 from streams.settings import Settings
 from streams.telemetry import redact_logs, serve_probes
-from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
-from streams.vault.key_encryption import Vault, open_vault, read_cluster_keys
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Sources
 from streams.worker.credentials.shipped import check_providers, shipped
 from streams.worker.handler.watchdog import EXIT_CODE
+from streams.worker.link.addresses import addresses
+from streams.worker.link.dialer import Dialer
 from streams.worker.pools import DEFAULT, places
-from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Worker, WorkerSpec
 from streams.worker.workers import Workers
 
@@ -52,10 +49,8 @@ def run(
 
     Raises:
         ConfigError: an unknown pool, a pool with fewer slots than a job takes, an app without
-            jobs, a key file is missing, or a topic has other than its declared number of
-            partitions, or no provider of a credential is there.
+            jobs, no address or token of the link, or no provider of a credential is there.
         Fenced: another process runs under the same instance name.
-        StageFailed: its copy of `tenants` is no longer updated.
     """
     wanted = places(app, settings, topology, pools)
     if not app.jobs:
@@ -64,11 +59,10 @@ def run(
     check_providers(topology.credentials.values(), providers, app.jobs)
     sources = Sources(topology.credentials.get, providers)
     store = open_store(settings.artifacts) if settings.artifacts else None
-    vault = open_vault(settings)
-    cluster_keys = read_cluster_keys(settings)
+    dialers = [(place, dialer_of(settings)) for place in wanted]
     loop = uvloop.new_event_loop()
     try:
-        main = _serve(app, settings, topology, wanted, cluster_keys, vault, sources, store)
+        main = _serve(app, settings, topology, dialers, sources, store)
         run_to_its_end(loop, main)
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
@@ -100,59 +94,45 @@ async def _serve(
     app: App,
     settings: Settings,
     topology: Topology,
-    wanted: Sequence[WorkerSpec],
-    cluster_keys: tuple[bytes, ...],
-    vault: Vault,
+    dialers: Sequence[tuple[WorkerSpec, Dialer]],
     sources: Sources,
     store: ArtifactStore | None,
 ) -> None:
-    book, rules = DataKeyring(vault), topology.redaction
+    rules = topology.redaction
     redaction = Redaction(rules.fields, rules.patterns, rules.presets)
     each = [
         Worker(
             app,
-            KafkaTransport(settings, place, topology.topics[f"jobs.work.{place.pool}"].partitions),
+            dialer,
             topology,
             place,
-            cluster_key=cluster_keys[0],
-            older_keys=cluster_keys[1:],
-            book=book,
             redaction=redaction,
             sources=sources,
             store=store,
         )
-        for place in wanted
+        for place, dialer in dialers
     ]
     redact_logs(redaction)
     workers = Workers(each)
-    follower = TenantsFollower(
-        settings, topology, wanted[0].group, book.apply, log_unusable, workers.failed
-    )
     port = serve_probes(settings, lambda: workers.unready is None, lambda: workers.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     types = sorted(app.jobs)
     for worker in each:
-        log.info("worker starts", worker_id=worker.id, app=app.name, types=types, probe_port=port)
-    if not await _broker_answers(settings, stop):
-        return
-    follower.start()
-    try:
-        await workers.serve(stop)
-    finally:
-        await in_daemon_thread(follower.stop)
-    for worker in each:
-        log.info("worker ended", worker_id=worker.id)
+        who = worker.link.identity
+        log.info("worker starts", worker=who.name, pool=who.pool, app=app.name, types=types)
+    log.info("probes are answered", probe_port=port)
+    await workers.serve(stop)
+    log.info("worker ended", worker=settings.instance)
 
 
-async def _broker_answers(settings: Settings, stop: asyncio.Event) -> bool:
-    """Wait until a broker answers, or until `stop` is set; whether one answers."""
-    stopped = asyncio.create_task(stop.wait())
-    answered = asyncio.create_task(in_daemon_thread(partial(wait_for_broker, settings)))
-    done, waiting = await asyncio.wait({stopped, answered}, return_when="FIRST_COMPLETED")
-    for task in waiting:
-        task.cancel()
-    if answered in done:
-        answered.result()
-    return answered in done
+def dialer_of(settings: Settings) -> Dialer:
+    """What connects one worker to the owners of partitions.
+
+    Raises:
+        ConfigError: their addresses, the token or the file of authorities cannot be used.
+    """
+    token = partial(read_link_token, settings)
+    token()
+    return Dialer(addresses(settings.link), token, settings.link_ca)

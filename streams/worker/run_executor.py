@@ -10,12 +10,11 @@ from functools import partial
 import structlog
 
 from streams.artifacts.store import ArtifactStore
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, PermanentError
 from streams.redaction.redaction import Redaction
 from streams.serde.records import Ended, Lease
-from streams.serde.run_ends import CONTINUED, LOST, SUCCEEDED
+from streams.serde.run_ends import CONTINUED, LOST, SUCCEEDED, ReportedEnd
 from streams.topology.model import Topology
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.contexts import Contexts
@@ -23,13 +22,11 @@ from streams.worker.handler.execution import Execution
 from streams.worker.handler.handler_error import result_of
 from streams.worker.handler.run_result import RunResult, RunStopped, raised
 from streams.worker.handler.run_session import RunSession
-from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import Held, HeldLeases
+from streams.worker.link.link import Link
+from streams.worker.link.replies import Replies
 from streams.worker.middleware.chain import Chain
 from streams.worker.middleware.contract import Run, WorkerParts
-from streams.worker.transport.contract import Transport
-from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import RetryingSender
 
 log = structlog.get_logger(__name__)
 
@@ -44,12 +41,9 @@ class RunExecutor:
         self,
         app: App,
         topology: Topology,
-        transport: Transport,
-        sender: RetryingSender,
+        link: Link,
         replies: Replies,
         held_leases: HeldLeases,
-        heartbeater: Heartbeater,
-        keyring: DataKeyring,
         redaction: Redaction,
         credentials: Credentials,
         store: ArtifactStore | None,
@@ -57,31 +51,19 @@ class RunExecutor:
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self._app = app
-        self._partitions = topology.partitions
-        self._sender = sender
+        self._link = link
         self._replies = replies
         self._held_leases = held_leases
-        self._heartbeater = heartbeater
         self._redaction = redaction
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        worker = WorkerParts(app, heartbeater.identity.pool, held_leases, heartbeater, clock)
+        worker = WorkerParts(app, link.identity.pool, held_leases, link, clock)
         self._chain = Chain(app.middleware.made(worker))
-        self.contexts = Contexts(
-            app,
-            topology,
-            transport,
-            replies,
-            heartbeater,
-            keyring,
-            credentials,
-            self._chain,
-            store,
-        )
+        self.contexts = Contexts(app, topology, replies, credentials, self._chain, store)
 
     def begin(self, held: Held) -> None:
         """Begin the run of a lease."""
-        session = RunSession(held, self._sender, self._partitions, self._clock, self._redaction)
+        session = RunSession(held, self._link, self._clock, self._redaction)
         self._replies.attend(session)
         run = self._loop.create_task(self._run(session))
         self.running.add(run)
@@ -101,7 +83,7 @@ class RunExecutor:
         finally:  # even after an error, list the lease no more, so that it expires
             self._replies.leave(session)
             self._held_leases.drop(session.held)
-            self._heartbeater.tell()
+            self._link.tell()
 
     async def _run_result(self, session: RunSession) -> RunResult:
         """How the run ended. Nothing that goes wrong in it may cost a slot for good."""
@@ -147,7 +129,7 @@ class RunExecutor:
         def late(_: asyncio.Task[RunResult]) -> None:
             self._held_leases.vacate(held)
             self._held_leases.drop(held)
-            self._heartbeater.tell()
+            self._link.tell()
 
         task.add_done_callback(late)
 
@@ -156,32 +138,30 @@ class RunExecutor:
         if run_result.status == LOST:
             return
         await session.say_the_last()
-        held, now = session.held, self._clock()
-        home = held.lease.home_partition
-        with self._held_leases.lock:
-            free, received = self._held_leases.tell(home)
-            ended = Ended(
-                self._heartbeater.identity.worker_id,
-                held.lease.run_id,
-                free,
-                run_result.status,
-                run_result.result,
-                run_result.error,
-                run_result.retry_after_seconds,
-                received,
-                run_result.traceback,
-                run_result.diverged,
-                run_result.waits,
-                _given(held.lease) if run_result.status == CONTINUED else (),
-            )
-            said = self._sender.send(session.letter(ended), lambda: held.valid_until)
-        self._heartbeater.tell()
+        said = session.send(_ended(session.lease, run_result.status, run_result))
+        self._link.tell()
         try:
             await said
-        except LeaseLost as error:
+        except (LeaseLost, PermanentError) as error:
             log.warning("could not report the end of a run", reason=str(error))
-        finally:
-            self._heartbeater.said(home, now)
+
+
+def _ended(lease: Lease, status: ReportedEnd, result: RunResult) -> Ended:
+    """The command that reports how a run ended."""
+    return Ended(
+        "",
+        lease.run_id,
+        0,
+        status,
+        result.result,
+        result.error,
+        result.retry_after_seconds,
+        0,
+        result.traceback,
+        result.diverged,
+        result.waits,
+        _given(lease) if status == CONTINUED else (),
+    )
 
 
 def _given(lease: Lease) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Assembles a worker's parts over any transport."""
+"""Assembles a worker's parts over any connections to owners of partitions."""
 
 from __future__ import annotations
 
@@ -6,46 +6,43 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import structlog
 from uuid_utils import uuid7
 
 from streams.artifacts.store import ArtifactStore
+from streams.errors import TransientError
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.process.wall_clock import wall_ms
 from streams.redaction.redaction import Redaction
-from streams.serde.codec import COMMAND
-from streams.serde.ids import new_id
-from streams.serde.records import Command, DeclareSchedules
+from streams.serde.link.messages import Announce, Welcome
+from streams.serde.records import Command, DeclareSchedules, Reply
 from streams.serde.run_ends import RELEASED
 from streams.topology.model import Topology
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Credentials, Sources
 from streams.worker.credentials.shipped import shipped
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.watchdog import Watchdog
-from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
-from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import LeaseReceiver
+from streams.worker.link.contract import Connects
+from streams.worker.link.identity import Identity
+from streams.worker.link.link import Link
+from streams.worker.link.promise import promise
+from streams.worker.link.replies import Replies
+from streams.worker.link.requests import Question
 from streams.worker.run_executor import RunExecutor
-from streams.worker.transport.contract import Incoming, Transport
-from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import Letter, RetryingSender
-from streams.worker.typed import announcement
 
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
 LEAVE_SECONDS = 3.0
-"""How long the last heartbeats may take to be acknowledged."""
+"""How long the last commands may take to be acknowledged."""
 
 _FULL_STOP_SECONDS = 0.5
-"""The same, once the transport has failed."""
+"""The same, once the worker has failed."""
 
 _NAMED = 5
 
@@ -58,69 +55,42 @@ class WorkerSpec:
     pool: str = "default"
     slots: int = 20
 
-    @property
-    def group(self) -> str:
-        """The consumer group of the pool's workers."""
-        return f"worker-{self.pool}"
-
 
 class Worker:
-    """One worker, made and run in one event loop. It is the transport's `Inbox`."""
+    """One worker, made and run in one event loop. It is the `Inbox` of its link."""
 
     def __init__(
         self,
         app: App,
-        transport: Transport,
+        connects: Connects,
         topology: Topology,
         place: WorkerSpec,
         *,
-        cluster_key: bytes,
-        older_keys: tuple[bytes, ...] = (),
-        book: DataKeyring,
         redaction: Redaction | None = None,
         sources: Sources | None = None,
         store: ArtifactStore | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        # Include the pool, so that a worker of another pool does not count as an earlier boot.
-        self.id = f"{place.pool}-{place.instance}/{uuid7()}"
         self._app = app
-        self._transport = transport
+        self._connects = connects
         self._topology = topology
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         self._ends_in_order = True
-        leases, partitions = topology.leases, topology.partitions
-        self.held_leases = HeldLeases(place.slots, leases.margin_seconds, partitions, clock)
-        self._sender = RetryingSender(transport, clock)
-        identity = Identity(self.id, place.pool, app.handlers())
-        self.heartbeater = Heartbeater(
-            identity, self.held_leases, transport, partitions, leases, clock
-        )
-        self.notices = Notices(self.heartbeater, self.held_leases, clock)
-        self._replies = Replies(
-            self.id, partitions, self._sender, self._loop, self.notices.by_kind()
-        )
-        self._receiver = LeaseReceiver(
-            (cluster_key, *older_keys),
-            partitions,
-            self.held_leases,
-            self.heartbeater,
-            self._sender,
-            self._taken,
-            clock,
-        )
+        self._declared = False
+        self.held_leases = HeldLeases(place.slots, topology.leases.margin_seconds, clock)
+        identity = Identity(place.instance, str(uuid7()), place.pool, app.handlers())
+        self.link = Link(identity, self.held_leases, self, clock)
+        self.link.welcomed = self._declare_schedules
+        self._replies = Replies(self._loop)
         rules = topology.redaction
         self.redaction = redaction or Redaction(rules.fields, rules.patterns, rules.presets)
         self.executor = RunExecutor(
             app,
             topology,
-            transport,
-            self._sender,
+            self.link,
             self._replies,
             self.held_leases,
-            self.heartbeater,
-            book,
             self.redaction,
             Credentials(
                 sources or Sources(topology.credentials.get, shipped()),
@@ -133,27 +103,25 @@ class Worker:
         self.watchdog = Watchdog(
             self._loop,
             self.held_leases,
-            self.heartbeater,
+            self.link,
             clock,
             failed=self.failed,
             worn=self.worn,
         )
 
     def start(self) -> None:
-        """Open the transport. Heartbeats are sent by `serve`, or by calling `heartbeater.beat`."""
-        self._transport.start(self)
-        self._declare_schedules()
-        types = announcement.letter(self._app.announced(), self._topology.partitions)
-        self._sender.post(types, lambda: math.inf)
+        """Connect to the owners of partitions."""
+        types, late = self._app.announced(), TransientError("no owner stores the job types")
+        announced = Question(lambda number: Announce(number, types), None, lambda: math.inf, late)
+        self.link.ask(announced, _say_refusal)
+        self._connects.start(self.link, self.failed)
 
     async def serve(self, stop: asyncio.Event, drain_seconds: float = DRAIN_SECONDS) -> None:
         """Work until `stop` is set, then drain.
 
         Raises:
-            TidegateError: the transport cannot go on after this error.
+            TidegateError: the worker cannot go on after this error.
         """
-        every = self._topology.leases.heartbeat_seconds
-        DaemonThread("heartbeats", partial(self.heartbeater.run, every), self.failed).start()
         self.watchdog.tick()
         DaemonThread("watchdog", self.watchdog.run, self.failed).start()
         self.start()
@@ -167,7 +135,7 @@ class Worker:
             self.watchdog.stop()
             self.executor.close()
             await self._leave()
-            await in_daemon_thread(self._transport.close)
+            await in_daemon_thread(self._connects.close)
         if self._failure.done():
             self._failure.result()
 
@@ -175,9 +143,10 @@ class Worker:
         """Take no more leases, give running handlers this long, and release the rest."""
         with self.held_leases.lock:
             self.held_leases.draining = True
-            self.heartbeater.tell()
+            self.link.beat()
         self.held_leases.changed()
-        await asyncio.sleep(0)  # let the leases begin that the readers took before
+        # A lease that was on its way is declined: otherwise its job would wait for a whole term.
+        await asyncio.wait({promise(self.link.hear_out)}, timeout=LEAVE_SECONDS if seconds else 0)
         running = self.executor.running
         if running:
             log.info("draining", running=len(running), seconds=round(seconds), jobs=self._named())
@@ -196,23 +165,16 @@ class Worker:
     @property
     def unready(self) -> str | None:
         """Why leases cannot reach this worker now; None if they can."""
-        place = f"jobs.work.{self.heartbeater.identity.pool}"
         if self.held_leases.draining:
             return "the worker shuts down"
-        if not self.held_leases.assigned:
-            return f"no partition of {place} is assigned: start no more workers than it has"
-        if not self.heartbeater.heard:
-            return "no heartbeat was acknowledged lately: see whether the broker answers"
-        return self.notices.undeclared
+        return self.link.readiness.why
 
-    def assigned(self, partition: int | None) -> None:
-        self.heartbeater.announce(partition)
+    def leased(self, held: Held) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.executor.begin, held)
 
-    def leased(self, record: Incoming) -> None:
-        self._receiver.receive(record)
-
-    def replied(self, record: Incoming) -> None:
-        self._replies.deliver(record)
+    def replied(self, reply: Reply) -> None:
+        self._replies.deliver(reply)
 
     def failed(self, error: Exception) -> None:
         self._end(error, in_order=False)
@@ -230,20 +192,25 @@ class Worker:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(end)
 
-    def _taken(self, held: Held) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.executor.begin, held)
-
-    def _declare_schedules(self) -> None:
+    def _declare_schedules(self, welcome: Welcome) -> None:
         """Send every partition the application's schedules, which replace its former ones."""
+        if self._declared:
+            return
+        self._declared = True
         body = DeclareSchedules(self._app.name, self._app.schedules())
-        key, what = self._app.name.encode(), "the application's schedules"
-        for partition in range(self._topology.partitions):
-            sent = Command(new_id("cmd"), "", "", 0, wall_ms(), body)
-            letter = Letter("jobs.commands", key, COMMAND.encode(sent), partition, what)
-            self._sender.post(letter, lambda: math.inf)
+        for partition in range(welcome.partitions):
+            command = Command("", "", "", 0, wall_ms(), body)
+            self.link.post(partition, command, lambda: math.inf)
 
     async def _leave(self) -> None:
-        """Stop getting leases, after every run has reported its end."""
+        """Wait until every run's end is acknowledged."""
         seconds = LEAVE_SECONDS if self._ends_in_order else _FULL_STOP_SECONDS
-        await self.heartbeater.leave(self._sender, seconds)
+        said = promise(self.link.when_empty)
+        done, _ = await asyncio.wait({said}, timeout=seconds)
+        if not done:
+            log.warning("the owners have not acknowledged everything", seconds=seconds)
+
+
+def _say_refusal(result: object) -> None:
+    if isinstance(result, Exception):
+        log.error("the job types of this application are not announced", reason=str(result))

@@ -22,7 +22,7 @@ class Workers:
         """Why leases cannot reach one of the workers now; None if they can reach all."""
         for worker in self._workers:
             if reason := worker.unready:
-                pool = worker.heartbeater.identity.pool
+                pool = worker.link.identity.pool
                 return reason if len(self._workers) == 1 else f"pool {pool}: {reason}"
         return None
 

@@ -88,11 +88,7 @@ def test_an_event_its_job_and_its_effect_have_a_line_each(dev: Dev) -> None:
 
 def test_a_start_fits_a_screen_and_a_pool_has_its_worker(tmp_path: Path) -> None:
     file = tmp_path / "slow.yaml"
-    file.write_text(
-        "pools: [{name: slow}]\n"
-        "topics: [{name: jobs.work.slow, partitions: 16, retention_days: 1}]\n"
-        "job_types: [{name: draft_reply, pool: slow}]\n"
-    )
+    file.write_text("pools: [{name: slow}]\njob_types: [{name: draft_reply, pool: slow}]\n")
     dev = start(tmp_path, "--pool", "slow=1", "--topology", str(file))
     pid = dev.pids["worker-slow-0"]
     shown, told = command_line(pid), len(dev.errors)

@@ -36,7 +36,6 @@ ODD = {
     "jobs.commands": "dispatcher",
     "jobs": "delivery",
     "deliveries.commands": "delivery",
-    "jobs.work.default": "worker",
     "tenants": "ingress",
     "rejections": "operator",
 }

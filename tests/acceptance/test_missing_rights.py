@@ -36,7 +36,7 @@ SAMPLE = (
     ("pipeline", "Describe on group t.dedup"),
     ("pipeline", "Write on transactional id t.pipeline-..."),
     ("delivery", "DescribeConfigs on topic t.jobs"),
-    ("worker-default", "Read on group t.worker-default"),
+    ("pipeline", "Write on topic t.jobs.live"),
     ("topology", "Create on topic t.events"),
     ("topology", "Delete on group t.pipeline"),
     ("topology", "Read on topic t.schedule"),

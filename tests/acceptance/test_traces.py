@@ -143,7 +143,7 @@ class Story:
 
     @property
     def leases(self) -> list[Traced]:
-        return [span for span in self.spans if span.name == "send jobs.work.default"]
+        return [span for span in self.spans if span.name == "send link"]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_the_senders_trace_goes_on_and_the_event_leads_to_all_the_rest(story: St
         ("tidegate-dedup", "process events.received"): 1,
         ("tidegate-dispatcher", "process events"): 1,
         ("tidegate-delivery", "process events"): 1,
-        ("tidegate-dispatcher", "send jobs.work.default"): 4,
+        ("tidegate-dispatcher", "send link"): 4,
         ("tidegate-delivery", "POST"): 2,
     }
 
@@ -287,8 +287,8 @@ def test_the_fused_stages_are_one_over_grpc(tmp_path: Path) -> None:
         "POST /v1/hooks/{tenant_id}/{source}",
         "  send payloads",
         "  send events.received",
-        "    send jobs.work.default",
-        "      process jobs.work.default",
+        "    send link",
+        "      process link",
         "        step draft",
         "        effect email:send",
         "          claim email:send",

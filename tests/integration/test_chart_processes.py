@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.long]
 SECRETS = {
     "tidegate-keys": {
         "vault.key": os.urandom(32),
-        "cluster.key": os.urandom(32),
+        "link-token": b"a token that workers dial with",
         "admin-token": TOKEN.encode(),
     }
 }

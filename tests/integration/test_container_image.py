@@ -119,13 +119,13 @@ def test_without_a_jvm_the_embedded_broker_says_what_to_do(run: Run) -> None:
 def test_the_pipeline_of_the_image_runs(
     run: Run, opt: Path, kafka: KafkaUnderTest, tmp_path: Path, prefix: str
 ) -> None:
-    key, port = tmp_path / "cluster.key", _free_port()
+    key, port = tmp_path / "vault.key", _free_port()
     key.write_bytes(os.urandom(32))
     environment = {
         "PATH": os.defpath,
         "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
         "TIDEGATE_TOPIC_PREFIX": prefix,
-        "TIDEGATE_CLUSTER_KEY_FILE": str(key),
+        "TIDEGATE_VAULT_KEY_FILE": str(key),
         "TIDEGATE_DATA_DIR": str(tmp_path / "data"),
         "TIDEGATE_PROBE_PORT": str(port),
     }

@@ -50,12 +50,7 @@ from streams.vault.key_encryption import local_vault
 
 pytestmark = pytest.mark.broker
 
-SMALL = (
-    "partitions: 1\n"
-    "topics:\n"
-    "  - {name: jobs.work.default, partitions: 1}\n"
-    "  - {name: jobs.replies, partitions: 1}\n"
-)
+SMALL = "partitions: 1\n"
 PREFIX = f"doctor-{uuid.uuid4().hex[:8]}."
 PASSWORD = "hunter2-hunter2"
 HOUR_MS = 3_600_000

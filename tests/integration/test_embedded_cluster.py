@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -36,12 +35,9 @@ from streams.broker.cluster import EmbeddedCluster
 from streams.cli.topology import app as topology_app
 from streams.kafka.admin import LeaderCachingAdmin, admin_client
 from streams.kafka.groups import listed_groups
-from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.cluster import read_cluster
 from streams.topology.load import load
-from streams.worker.transport.contract import Inbox
-from streams.worker.transport.reply_reader import ReplyReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -255,21 +251,6 @@ def test_clients_ask_a_node_that_hangs_no_longer_than_a_broker_may_take(tmp_path
         with stopped(cluster.nodes[2].pid or 0):
             assert not lists(clients[0])
             all_list(45)
-
-
-@pytest.mark.chaos
-def test_a_worker_follows_its_replies_though_their_leader_hung_as_it_began(tmp_path: Path) -> None:
-    with EmbeddedCluster(tmp_path) as cluster:
-        admin = create(cluster.bootstrap, "jobs.replies")
-        led = eventually(lambda: leaders(admin, "jobs.replies"), what="the replies have a leader")
-        inbox = cast(Inbox, SimpleNamespace())
-        reader = ReplyReader(Settings(bootstrap=cluster.bootstrap), "worker", inbox)
-        thread = DaemonThread("replies", lambda: reader.run(thread.stopping))
-        with stopped(cluster.nodes[led[0]].pid or 0):
-            thread.start()
-            assert not reader.follow(0)
-            eventually(lambda: reader.follow(0), what="the replies are followed")
-        thread.stop(30)
 
 
 @pytest.mark.chaos

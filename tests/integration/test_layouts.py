@@ -28,9 +28,6 @@ pytestmark = pytest.mark.broker
 
 WIDTH = """
 partitions: {}
-topics:
-  - {{name: jobs.work.default, partitions: 1}}
-  - {{name: jobs.replies, partitions: 1}}
 """
 FUSED_LESS = ("dedup", "scheduler")
 

@@ -19,10 +19,10 @@ from support.operator_cluster import (
     make_job,
     running,
 )
+from support.sealed_artifact import sealed
 
 from streams.artifacts.local import LocalStore
 from streams.artifacts.reference import Reference, path_of
-from streams.artifacts.sealing import sealed
 from streams.cli.api_client import CallFailed
 from streams.serde import keys
 from streams.serde.codec import TENANT

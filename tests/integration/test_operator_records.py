@@ -202,7 +202,7 @@ def dispatching(cluster: Cluster, *aside: tuple[str, int, int]) -> Iterator[None
     )
     topology = replace(cluster.topology, routes=(Route("*", "*", "draft_reply", "webhook"),))
     stop = threading.Event()
-    loop = StageLoop(dispatcher.stage(topology, b"k" * 32), topology, settings, stop)
+    loop = StageLoop(dispatcher.stage(topology), topology, settings, stop)
     with ThreadPoolExecutor(1) as pool:
         ran = pool.submit(loop.run)
         try:

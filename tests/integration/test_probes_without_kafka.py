@@ -1,4 +1,4 @@
-"""A process without Kafka lives and waits: whoever looks at its probes has no reason to end it."""
+"""Without Kafka, or an owner of jobs, a process lives and waits: nobody has a reason to end it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def test_it_is_alive_and_not_ready_and_ends_when_it_is_told(stage: str, tmp_path
         **os.environ,
         **credentials(Settings(data_dir=tmp_path)).environment(),
         "TIDEGATE_BOOTSTRAP": f"127.0.0.1:{pick_free()}",
+        "TIDEGATE_LINK": f"ws://127.0.0.1:{pick_free()}",
+        "TIDEGATE_LINK_LISTEN": "127.0.0.1:0",
         "TIDEGATE_DATA_DIR": str(tmp_path),
     }
     words = [sys.executable, "-m", "streams.cli", stage, "--probe-port", str(port), *STAGES[stage]]

@@ -30,12 +30,7 @@ from streams.topology.plan import Consent, CreateTopic
 
 pytestmark = pytest.mark.broker
 
-SMALL = (
-    "partitions: 1\n"
-    "topics:\n"
-    "  - {name: jobs.work.default, partitions: 1}\n"
-    "  - {name: jobs.replies, partitions: 1}\n"
-)
+SMALL = "partitions: 1\n"
 
 Run = Callable[..., Result]
 

@@ -15,24 +15,18 @@ import pytest
 from confluent_kafka import Message
 from support.conditions import eventually
 from support.counting import counting_topology
-from support.dispatching import CLUSTER_KEY, DIGEST
+from support.played_worker import TOKEN, played_worker
 from support.stage_process import Cluster, StageProcess
 
+from streams.broker.ports import pick_free
 from streams.errors import ConfigError
 from streams.runtime.broker_clock import BrokerClock, broker_clock
-from streams.serde.codec import COMMAND, JOB, REPLY, SCHEDULE
+from streams.serde.codec import COMMAND, JOB, SCHEDULE
 from streams.serde.ids import new_id
-from streams.serde.lease_mac import open_lease
 from streams.serde.records import (
     Cancel,
-    Claim,
     Command,
     CommandBody,
-    Handler,
-    Heartbeat,
-    Lease,
-    Outcome,
-    Reply,
     Schedule,
     Submit,
     Wake,
@@ -44,8 +38,6 @@ pytestmark = pytest.mark.broker
 
 HALF_A_DAY = 12 * 3600
 HOUR_MS = 3_600_000
-WORKER = "w1/b1"
-ACTION = "email:send/reply"
 TOPOLOGY = """
 partitions: 1
 window_days: 0.01
@@ -54,8 +46,6 @@ topics:
   - {name: events, retention_days: 0.1}
   - {name: duplicates, retention_days: 0.1}
   - {name: jobs.commands, retention_days: 0.05}
-  - {name: jobs.work.default, partitions: 1}
-  - {name: jobs.replies, partitions: 1}
   - {name: dlq, retention_days: 0.25}
 retention: {finished_jobs_days: 0.25}
 """
@@ -68,12 +58,17 @@ class Machine:
     cluster: Cluster
     folder: Path
     topology: Path
+    link: str
+    """Where the dispatcher listens for workers, whichever process it is."""
 
     def environ(self, stage: str, wall_clock_off: float = 0) -> dict[str, str]:
         return self.cluster.environ(self.folder / "data") | {
             "STAGE": stage,
             "WALL_CLOCK_OFF": str(wall_clock_off),
             "TIDEGATE_TOPOLOGY": str(self.topology),
+            "TIDEGATE_LINK_LISTEN": self.link,
+            "TIDEGATE_LINK_TOKEN": TOKEN,
+            "TIDEGATE_VAULT_KEY_FILE": str(self.folder / "key"),
         }
 
     def log(self, name: str, wall_clock_off: float) -> Path:
@@ -96,9 +91,10 @@ class Machine:
 def machine(kafka: Any, tmp_path: Path) -> Machine:
     file = tmp_path / "topology.yaml"
     file.write_text(TOPOLOGY)
+    (tmp_path / "key").write_bytes(b"k" * 32)
     cluster = Cluster(kafka, load(file))
     cluster.create()
-    return Machine(cluster, tmp_path, file)
+    return Machine(cluster, tmp_path, file, f"127.0.0.1:{pick_free()}")
 
 
 def first_reading(clock: BrokerClock) -> bool:
@@ -116,24 +112,6 @@ def say(cluster: Cluster, body: CommandBody, job_id: str = "", epoch: int = 0) -
 
 def submit(cluster: Cluster, job_id: str) -> None:
     say(cluster, Submit("reply", "{}", None, None, None, None, None, "ops", b"h", None), job_id)
-
-
-def heartbeat(cluster: Cluster) -> None:
-    handlers = (Handler("reply", 3, (10,), 300),)
-    say(cluster, Heartbeat(WORKER, "default", 0, 1, (), handlers, received=0, leaving=False))
-
-
-def claim(cluster: Cluster, lease: Lease, lifetime_ms: int) -> Reply:
-    """Ask whether the effect may begin, and wait for the answer."""
-    claim_id = new_id("clm")
-    asked = Claim(WORKER, 0, claim_id, lease.run_id, ACTION, DIGEST, lifetime_ms)
-    say(cluster, asked, lease.job_id, lease.epoch)
-
-    def answers() -> list[Reply]:
-        told = [REPLY.decode(m.value()) for m in cluster.read("jobs.replies")]
-        return [reply for reply in told if reply.claim_id == claim_id]
-
-    return eventually(answers, what="an answer to the claim")[0]
 
 
 def statuses(cluster: Cluster, job_id: str) -> list[str | None]:
@@ -189,23 +167,24 @@ def test_a_process_with_a_wrong_clock_purges_nothing_and_keeps_the_life_of_keys(
 ) -> None:
     """A key counts as expired a minute early: of 61 seconds one is left."""
     cluster = machine.cluster
-    with machine.stage("dispatcher", 0):
-        submit(cluster, "job_ended")
-        say(cluster, Cancel("not needed", "ops"), "job_ended")
-        submit(cluster, "job_runs")
-        heartbeat(cluster)
-        leases = eventually(lambda: cluster.read("jobs.work.default"), what="a lease")
-        lease = open_lease(leases[0].value(), CLUSTER_KEY)
-        first = claim(cluster, lease, lifetime_ms)
-        assert (lease.job_id, first.kind) == ("job_runs", "granted")
-        unknown = Outcome(first.claim_id, lease.run_id, ACTION, "unknown", None, "timeout")
-        say(cluster, unknown, lease.job_id, lease.epoch)
-        eventually(lambda: statuses(cluster, "job_ended")[-1] == "cancelled", what="a job ended")
-    with machine.stage("dispatcher", off):
-        eventually(lambda: now_ms() > leases[0].timestamp()[1] + 2_000, what="a key to expire")
-        assert claim(cluster, lease, lifetime_ms).kind == answer
-        submit(cluster, "job_later")
-        eventually(lambda: statuses(cluster, "job_later"), what="a round after all timers")
+    with played_worker(f"ws://{machine.link}", "reply") as worker:
+        with machine.stage("dispatcher", 0):
+            submit(cluster, "job_ended")
+            say(cluster, Cancel("not needed", "ops"), "job_ended")
+            submit(cluster, "job_runs")
+            lease = worker.lease("job_runs")
+            first = worker.claim(lease, lifetime_ms)
+            claimed_at = now_ms()
+            assert first.kind == "granted"
+            worker.unknown(lease, first, "timeout")
+            eventually(
+                lambda: statuses(cluster, "job_ended")[-1] == "cancelled", what="a job ended"
+            )
+        with machine.stage("dispatcher", off):
+            eventually(lambda: now_ms() > claimed_at + 2_000, what="a key to expire")
+            assert worker.claim(lease, lifetime_ms).kind == answer
+            submit(cluster, "job_later")
+            eventually(lambda: statuses(cluster, "job_later"), what="a round after all timers")
     assert None not in statuses(cluster, "job_ended"), "it was purged"
     assert "is rebuilt" not in machine.log("dispatcher", off).read_text()
 

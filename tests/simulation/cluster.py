@@ -5,11 +5,16 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 
 from simulation.clocks import ProcessClock, WallClock
-from streams.runtime.driver import TopologyTestDriver
+from streams.link.owner import Owner
+from streams.link.roster import Roster
+from streams.link.terms import Terms
+from streams.runtime.driver import Offsets, TopologyTestDriver
+from streams.runtime.link import LINK, Workers
+from streams.runtime.memory_process import StageRun
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage, parts_of
 from streams.state.memory import MemoryTables
@@ -22,6 +27,16 @@ _SEGMENT_MS = 7 * DAY_MS
 """Kafka deletes whole segments: a record can be read so long past its retention."""
 
 
+class _Nobody:
+    """The roster of a stage that does nothing any more."""
+
+    def connected(self, *_: object) -> None: ...
+
+    def heard(self, *_: object) -> None: ...
+
+    def gone(self, worker_id: str) -> None: ...
+
+
 class Cluster(TopologyTestDriver):
     """A driver whose stages are stopped, frozen, moved and rewired; time passes in ticks."""
 
@@ -29,14 +44,14 @@ class Cluster(TopologyTestDriver):
         self._disks: dict[tuple[str, str, int], MemoryTables] = defaultdict(MemoryTables)
         self._old: dict[tuple[str, str, int], MemoryTables] = {}
         self.frozen: dict[str, float] = {}
-        self.missing: set[str] = set()
-        self.narrow: dict[str, int] = {}
+        self.zombie: Owner | None = None
         self.appended = 0
         self.commits: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
         """By log: the offset behind each transaction's records, and when it was committed."""
         self._boots = 0
-        super().__init__(stages, topology, partitions, lambda *place: self._disks[place])
+        disk = self._disks.__getitem__
         self.partitions = partitions
+        super().__init__(stages, topology, partitions, lambda *place: disk(place), self._open_owner)
         self._note_commits()
         self.wall = WallClock(self._clock)
         for name in self._runs:
@@ -45,6 +60,11 @@ class Cluster(TopologyTestDriver):
     @property
     def true_ms(self) -> int:
         return int(self._clock.ms)
+
+    @property
+    def owner(self) -> Owner:
+        """The end of the link that the process of the dispatcher has."""
+        return cast(Owner, self.run_of("dispatcher").link)
 
     @property
     def records(self) -> dict[tuple[str, int], list[Record]]:
@@ -92,7 +112,7 @@ class Cluster(TopologyTestDriver):
 
     def _has_input(self, run: Any) -> bool:
         """Cheaper than a step in vain."""
-        return any(
+        return (run.link is not None and run.link.waiting) or any(
             len(self.records[topic, partition]) > at
             for partition in range(self.partitions)
             for topic, at in run.tasks[partition].positions.items()
@@ -106,12 +126,8 @@ class Cluster(TopologyTestDriver):
         run.start()
 
     def declare(self, topology: Topology) -> None:
-        """The broker has the topics of a topology, but for what `missing` and `narrow` name."""
-        topics = {name: t for name, t in topology.topics.items() if name not in self.missing}
-        for name, size in self.narrow.items():
-            if name in topics:
-                topics[name] = replace(topics[name], max_message_bytes=size)
-        self._broker._topology = replace(topology, topics=topics)
+        """The broker has the topics of a topology."""
+        self._broker._topology = topology
 
     def rewire(self, stages: Sequence[AnyStage], topology: Topology) -> None:
         """Every process ends and starts under another topology; topics and disks stay."""
@@ -136,8 +152,51 @@ class Cluster(TopologyTestDriver):
     def rebalance(self, stage: str, partition: int) -> None:
         """One partition goes to a process that has never had it."""
         run = self.run_of(stage)
+        if run.link is not None:
+            run.link.owned(run.tasks.keys() - {partition})
         run.tasks[partition] = run._task(partition)
         run.tasks[partition].restored()
+        if run.link is not None:
+            run.link.owned(run.tasks.keys())
+
+    def usurp(self, stage: str) -> None:
+        """A stage goes on on another machine; the end of the link of the former process lives on.
+
+        Its stage is blocked in a commit that never succeeds, so it takes and says nothing more.
+        """
+        run = self.run_of(stage)
+        self.zombie, run.commits.link = self.owner, None
+        for peer in list(self.zombie._connected.values()):
+            cast(Workers, run.stage.link).gone(peer.worker_id)
+        self.zombie._roster = Roster(_Nobody())
+        self.reboot(stage)
+
+    def bury(self) -> None:
+        """The process that lives on without its stage ends."""
+        if self.zombie is not None:
+            self.zombie.close()
+            self.zombie = None
+
+    def _open_owner(self, workers: Workers) -> Owner:
+        topology = self._broker._topology
+        pools = frozenset(topology.pools)
+        terms = Terms("owner", self.partitions, pools, topology.leases)
+        return Owner(workers, terms, self._monotonic)
+
+    def _monotonic(self) -> float:
+        return self.run_of("dispatcher")._clock.monotonic()
+
+    def _run(self, stage: AnyStage, offsets: Offsets = MappingProxyType({})) -> StageRun:
+        run = super()._run(stage, offsets)
+        of_topics = run._caught_up_to
+
+        def caught_up_to(topic: str, partition: int, moment: float) -> bool:
+            if topic == LINK and topic not in self.unread:
+                return run.link is not None and run.link.caught_up_to(moment)
+            return of_topics(topic, partition, moment)
+
+        run._caught_up_to = caught_up_to  # type: ignore[method-assign, assignment]
+        return run
 
     def photograph(self) -> None:
         """Keep every disk as it is now."""

@@ -11,7 +11,7 @@ from streams.delivery import inputs, messages
 from streams.dispatcher import approved_effects, votes
 from streams.dispatcher.parts import approvals, claims
 from streams.dispatcher.parts.unfinished_cancels import UnfinishedCancels
-from streams.serde.approval_states import DECIDED
+from streams.serde.approval_states import DECIDED, PENDING
 from streams.serde.effect_scopes import is_shared
 from streams.worker.handler.history import History
 
@@ -31,8 +31,8 @@ def second_decision_counts() -> Any:
     check = votes.check
 
     def checked(approval: Any, body: Any, at: int) -> None:
-        if approval.status not in DECIDED:
-            check(approval, body, at)
+        is_decided = approval.status in DECIDED
+        check(replace(approval, status=PENDING) if is_decided else approval, body, at)
 
     return patch.object(approvals, "check", checked)
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from support import permit_faults, tree_faults
 
-from simulation import faults_of_limits, faults_of_people
+from simulation import faults_of_limits, faults_of_links, faults_of_people
 from simulation.story import Story, draw
 from streams import new_jobs
 from streams.delivery import step as delivery_step
@@ -41,7 +41,6 @@ from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
 from streams.event_match import read_match
 from streams.limits import places
-from streams.runtime import fused_task
 from streams.serde.job_states import RUNNING, WAITING
 from streams.serde.run_ends import PARKED
 
@@ -179,11 +178,6 @@ def _fold_misses_an_end() -> Any:
             original(self, job_id, live)
 
     return _around(RunQueue, "_leave", leave)
-
-
-def _passed_by_untaken() -> Any:
-    """A fused stage moves past what it wrote to its own input, whether it took that or not."""
-    return patch.object(fused_task, "reach", lambda _, written, __: written.last + 1)
 
 
 def _abort_leaves_the_cursor() -> Any:
@@ -325,6 +319,27 @@ INJECTED_FAULTS = {
         ("note", "mail"),
         limits=(0, True),
     ),
+    "acknowledged before the commit": InjectedFault(
+        faults_of_links.acknowledged_before_the_commit,
+        ("acked_lost", "not_dropped"),
+        ("deliver", "crash"),
+    ),
+    "a zombie extends a term": InjectedFault(
+        faults_of_links.zombie_extends_a_term,
+        ("two_runs", "not_dropped"),
+        ("deliver", "usurp"),
+        ("slow", "nap"),
+    ),
+    "a command is lost at reconnect": InjectedFault(
+        faults_of_links.command_is_lost_at_reconnect,
+        ("acked_lost", "wait_refused", "not_dropped"),
+        ("deliver", "snap", "repeat"),
+    ),
+    "commands of an abort are dropped": InjectedFault(
+        faults_of_links.commands_of_an_abort_are_dropped,
+        ("acked_lost", "wait_refused", "not_dropped"),
+        ("deliver", "abort"),
+    ),
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
         ("schedule_twice",),
@@ -352,7 +367,7 @@ INJECTED_FAULTS = {
     "a call is let through and not counted": InjectedFault(
         _call_takes_no_place,
         ("too_many_calls",),
-        ("deliver", "submit"),
+        ("deliver", "flood"),
         ("mail", "order", "herald"),
     ),
     "a call of a model is not counted": InjectedFault(
@@ -460,7 +475,7 @@ INJECTED_FAULTS = {
     "a stale park counts": InjectedFault(
         _stale_park,
         ("parked_unasked", "both_won"),
-        ("deliver", "answer", "reset"),
+        ("deliver", "answer", "repeat"),
         ("chase",),
     ),
     "an event that is read again counts": InjectedFault(
@@ -545,11 +560,6 @@ INJECTED_FAULTS = {
         ("dead_unread", "buried_early"),
         ("deliver", "stop", "kill"),
         ("crm",),
-    ),
-    "33 passed by untaken": InjectedFault(
-        _passed_by_untaken,
-        ("no_job",),
-        ("deliver", "narrow", "drop_topic"),
     ),
     **{
         f"42 {name}": InjectedFault(put, ("overrun", "record_lost"), ("deliver", "takeover"))

@@ -22,7 +22,7 @@ from simulation.flow_control import BATCHED, FlowControl
 from simulation.handlers import needed
 from simulation.limits import Limits
 from simulation.outside import Violation
-from simulation.requests import LARGE, Asked
+from simulation.requests import Asked
 from simulation.trees import Trees
 from simulation.waiting import Waiting
 from simulation.wiring import HALT
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _CANCEL_SECONDS = 20
 _MOST_OVERTAKEN = 12
-_TOO_LARGE = ("lease_too_large", "lease_refused", "output_refused")
 _BURIED = ("failed", "dead")
 _WENT_ON = "went on without the run"
 
@@ -327,7 +326,8 @@ class Judge:
         worker = next((w for w in self._world.workers.values() if w.id == old.worker_id), None)
         if worker is None or not worker.alive:
             return False
-        cut = max(worker.cut_until, worker.lag_until, self._world.last_fault)
+        lines = worker.lines
+        cut = max(lines.network.bad_until, lines.dialed_at, self._world.last_fault)
         return self._world.seconds - cut > _CANCEL_SECONDS
 
     def _complete(self, job: Job) -> None:
@@ -361,8 +361,6 @@ class Judge:
         reason = job.end_reason or ""
         if reason == "unknown_type":
             self._unhandled(job)
-            return
-        if len(job.input) > LARGE and reason in _TOO_LARGE:
             return
         if not self.runs[place]:
             raise Violation("dead_unread", f"{job.job_id}: {job.last_error}")

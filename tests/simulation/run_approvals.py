@@ -15,10 +15,14 @@ from simulation.handlers import (
     split_effect,
 )
 from simulation.run_calls import Answered, at_once, may_begin
+from streams import user_json
 from streams.errors import PermanentError
-from streams.serde.records import CommandBody
-from streams.vault.key_encryption import local_vault
-from streams.vault.keyring import DataKeyring
+from streams.serde.ids import approval_id
+from streams.serde.link.places import ApprovalPlace, read
+from streams.serde.records import CommandBody, Lease
+from streams.serde.records.approvals import Sealed
+from streams.vault.key_encryption import Vault, local_vault
+from streams.vault.sealed_json import open_json, seal_json
 from streams.worker.handler.approvals import Approvals
 from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.decision import Decision
@@ -29,8 +33,25 @@ if TYPE_CHECKING:
     from simulation.run_model import RunModel
 
 VAULT = local_vault(b"k" * 32)
-_KEYRING = DataKeyring(VAULT)
 Arguments = Mapping[str, Any]
+
+
+class _Sealing:
+    """The requests of a run, answered as its owner does (`streams.link.sealing`)."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    async def seal(self, place: str, text: str) -> Sealed:
+        return seal_json(*self._whose(place), user_json.read(text))
+
+    async def open(self, place: str, sealed: Sealed) -> str:
+        return user_json.write(open_json(*self._whose(place), sealed)).decode()
+
+    def _whose(self, place: str) -> tuple[None, Vault, str, str]:
+        named, lease = read(place), self._lease
+        assert isinstance(named, ApprovalPlace)
+        return None, VAULT, lease.tenant_id, approval_id(lease.tenant_id, lease.scope, named.key)
 
 
 class _Noting:
@@ -38,6 +59,7 @@ class _Noting:
 
     def __init__(self, run: RunModel) -> None:
         self.lease = run.lease
+        self.requests = _Sealing(run.lease)
         self.redaction = run.redaction
         self.noted: list[CommandBody] = []
 
@@ -50,13 +72,11 @@ class Asking:
 
     def __init__(self, run: RunModel) -> None:
         session, nothing = cast("Any", run), cast("Any", None)
-        waits = Waits(
-            session, run.history, nothing, Artifacts(session, nothing, None), nothing, nothing
-        )
+        waits = Waits(session, run.history, nothing, Artifacts(session, None), nothing)
         self._run = run
         self._session = _Noting(run)
         noting = cast("Any", self._session)
-        self._product = Approvals(noting, run.history, waits, _KEYRING)
+        self._product = Approvals(noting, run.history, waits)
         self.edited: dict[str, Arguments] = {}
 
     def ask(self, action: str) -> Answered:

@@ -10,6 +10,7 @@ from support.tree_script import TreeScript
 
 from simulation.handlers import root_of
 from simulation.outside import Violation
+from simulation.run_asking import ask
 from simulation.run_calls import Answered, at_once, may_begin, sleep
 from simulation.tree_jobs import GATHER, enqueued, gathered, next_input, script_of
 from streams.errors import ChildFailed, PermanentError
@@ -25,7 +26,6 @@ from streams.serde.records import (
 )
 from streams.serde.step_ids import CHILD, gathered_id
 from streams.worker.handler.artifacts import Artifacts
-from streams.worker.handler.asking import RESEND_SECONDS
 from streams.worker.handler.children import Child, ChildCall, Children, Whose
 from streams.worker.handler.gathering import Bounds, Gathering
 from streams.worker.handler.run_result import describe
@@ -45,11 +45,9 @@ class Below:
 
     def __init__(self, run: RunModel) -> None:
         session, nothing = cast("Any", run), cast("Any", None)
-        waits = Waits(
-            session, run.history, nothing, Artifacts(session, nothing, None), nothing, nothing
-        )
+        waits = Waits(session, run.history, nothing, Artifacts(session, None), nothing)
         self._run = run
-        self._product = Children(session, run.history, nothing, waits, nothing, nothing)
+        self._product = Children(session, run.history, nothing, waits, nothing)
         self._gathering = Gathering(session, run.history, waits, self._product, _MOST)
         self._claim, self._reply = "", cast("Reply | None", None)
 
@@ -166,16 +164,11 @@ class Below:
         return True
 
     def _ask(self, body: Body) -> Generator[None, None, Reply | None]:
-        """What the dispatcher answers; a reply may be lost. None: the run is over."""
-        run, worker = self._run, self._run.worker
+        """What the owner answers; a reply may be lost. None: the run is over."""
         self._claim, self._reply = new_id("clm"), None
-        while self._reply is None:
-            asked = body((worker.id, worker.work_partition, self._claim, run.lease.run_id))
-            if not (yield from run.said(asked, lambda: run.held.valid_until)):
-                return None
-            again = worker.seconds + RESEND_SECONDS
-            while self._reply is None and worker.seconds < again:
-                yield
+        asked = body(("", 0, self._claim, self._run.lease.run_id))
+        yield from ask(self._run, asked, lambda: self._reply, lambda: True)
+        assert self._reply is not None
         reply, self._claim = self._reply, ""
         return (yield from self._heard(reply))
 

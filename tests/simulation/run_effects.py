@@ -10,6 +10,7 @@ import orjson
 
 from simulation.handlers import arguments_of, root_of, split_effect
 from simulation.outside import TOOLS, Call
+from simulation.run_asking import ask
 from simulation.run_calls import Answered, Ticks
 from streams.serde.effect_scopes import JOB, effect_scope
 from streams.serde.ids import new_id
@@ -20,7 +21,6 @@ from streams.worker.handler.values import digest
 if TYPE_CHECKING:
     from simulation.run_model import RunModel
 
-RESEND = 2.0
 _KEEP_MS = 10 * 366 * 86_400_000
 """Shared effects are kept for longer than any story lasts."""
 
@@ -72,8 +72,8 @@ class Effects:
 
     def _made(self, name: str, once_per: str, evidence: bytes) -> Claim:
         return Claim(
-            self._run.worker.id,
-            self._run.worker.work_partition,
+            "",
+            0,
             new_id("clm"),
             self._run.lease.run_id,
             name,
@@ -85,17 +85,10 @@ class Effects:
 
     def _ask(self, claim: Claim) -> Generator[None, None, Reply]:
         """Claim again and again: a reply may be lost with the process that sends it."""
-        run, copies = self._run, 0
-        self._claim, self._reply, asked = claim, None, -RESEND
-        while self._reply is None:
-            if run.worker.seconds - asked >= RESEND:
-                asked, copies = run.worker.seconds, copies + 1
-                now = replace(claim, reply_partition=run.worker.work_partition)
-                # No repetition of a claim may follow the word that it is not begun.
-                run.worker.post(
-                    run.lease, now, lambda: run.held.valid_until if self._claim is claim else -1.0
-                )
-            yield
+        self._claim, self._reply = claim, None
+        # No repetition of a claim may follow the word that it is not begun.
+        copies = yield from ask(self._run, claim, lambda: self._reply, lambda: self._claim is claim)
+        assert self._reply is not None
         if self._reply.kind in ("busy", "full") and copies > 1:  # another copy may be granted later
             self._withdraw(claim, None)
         return self._reply
@@ -126,11 +119,12 @@ class Effects:
             yield
         self._claim, self._calling = None, False
         if answer == "ok":
-            return (yield from self._record(claim, "done", '"done"'))
+            self._record(claim, "done", '"done"')
+            return True
         settled = answer == "refused" and not reply.repeat
         status = "failed" if settled else "unknown"
-        if (yield from self._record(claim, status, blames_tool=True)):
-            yield from self._run.end("retry", f"{answer}: {claim.action}")
+        self._record(claim, status, blames_tool=True)
+        yield from self._run.end("retry", f"{answer}: {claim.action}")
         return False
 
     def _turned_down(self, claim: Claim, reply: Reply) -> Ticks:
@@ -154,9 +148,9 @@ class Effects:
 
     def _record(
         self, claim: Claim, status: Any, result: str | None = None, *, blames_tool: bool = False
-    ) -> Answered:
+    ) -> None:
         body = replace(_outcome(claim, status, result, None), blames_tool=blames_tool)
-        return (yield from self._run.said(body, self._worth_telling(body)))
+        self._run.worker.post(self._run.lease, body, self._worth_telling(body))
 
     def _tell(self, claim: Claim, status: Any) -> None:
         body = _outcome(claim, status, None, "interrupted")

@@ -26,8 +26,6 @@ from streams.worker.lease.held_leases import Held
 if TYPE_CHECKING:
     from simulation.worker_model import WorkerModel
 
-MARGIN = 5.0
-
 
 class RunModel:
     """`verdict` says how somebody else ended the run, `over` that nothing is left to say of it."""
@@ -170,21 +168,20 @@ class RunModel:
         worker = self.worker
         worker.world.spoke(self.lease, status)
         worker.held_leases.vacate(self.held)
-        free, received = worker.held_leases.tell(self.lease.home_partition)
         ended = Ended(
-            worker.id,
+            "",
             self.lease.run_id,
-            free,
+            0,
             told,
             '"ok"' if status == "succeeded" else result,
             error or None,
             None,
-            received,
+            0,
             traceback=None,
             diverged=diverged,
             waits=waits,
         )
-        worker.heartbeater.tell()
+        worker.link.tell()
         if not (yield from self.said(ended, lambda: self.held.valid_until)):
             worker.lost(self.lease)
         self.over = True

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
 
+from simulation.run_asking import ask
 from streams.serde.ids import new_id
 from streams.serde.records import ClaimStep, Reply, StepFailed
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 MODELS = {"draft": "gpt"}
 """Functions of steps that call a model, in stories in which a limit counts its calls."""
-RESEND = 2.0
 
 
 class Models:
@@ -41,8 +40,7 @@ class Models:
     def begin(self, step: str, model: str) -> Generator[None, None, str | None]:
         """Be in a call from now on: the id of its claim; None if the run has ended."""
         worker, lease = self._run.worker, self._run.lease
-        whose = worker.id, worker.work_partition, new_id("clm"), lease.run_id
-        claim = ClaimStep(*whose, step, model)
+        claim = ClaimStep("", 0, new_id("clm"), lease.run_id, step, model)
         reply = yield from self._ask(claim)
         if reply.kind != "granted":
             self._claim = None
@@ -59,16 +57,9 @@ class Models:
         self._claim, self.calls = None, None
 
     def _ask(self, claim: ClaimStep) -> Generator[None, None, Reply]:
-        run, copies = self._run, 0
-        self._claim, self._reply, asked = claim, None, -RESEND
-        while self._reply is None:
-            if run.worker.seconds - asked >= RESEND:
-                asked, copies = run.worker.seconds, copies + 1
-                now = replace(claim, reply_partition=run.worker.work_partition)
-                run.worker.post(
-                    run.lease, now, lambda: run.held.valid_until if self._claim is claim else -1.0
-                )
-            yield
+        self._claim, self._reply = claim, None
+        copies = yield from ask(self._run, claim, lambda: self._reply, lambda: self._claim is claim)
+        assert self._reply is not None
         if self._reply.kind == "full" and copies > 1:  # another copy may be granted later
             self._end(claim)
         return self._reply

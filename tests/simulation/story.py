@@ -102,14 +102,8 @@ KINDS: dict[str, Kind] = {
     "submit": Kind(
         6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)), lambda w, *a: w.desk.submit(*a)
     ),
-    # the same with a large input, and how much the work topic takes: 0 is all
+    # the same with a large input
     "large": Kind(0.7, Die.ask, lambda w, *a: w.desk.submit(*a, size=LARGE + 10_000)),
-    "narrow": Kind(0.7, lambda d: (d.one(0, LARGE, LARGE),), lambda w, n: w.narrow(n)),
-    "drop_topic": Kind(
-        0.4,
-        lambda d: (d.one("jobs.work.default", "jobs.work.heavy"),),
-        lambda w, t: w.drop_topic(t),
-    ),
     # two tenants want much at once: type
     "flood": Kind(0.7, lambda d: (d.one("note", "mail", "crm"),), lambda w, t: w.flood(t)),
     # the so-manieth job asked for
@@ -180,18 +174,42 @@ KINDS: dict[str, Kind] = {
         2, lambda d: (d.below(3), d.one(4, 12, 40)), lambda w, i, s: w.cut(_which(w, i), s)
     ),
     "lag": Kind(2, lambda d: (d.below(3), d.one(3, 9, 28)), lambda w, i, s: w.lag(_which(w, i), s)),
-    "repeat": Kind(1.5, Die.worker, lambda w, i: w.repeat_next(_which(w, i))),
+    # worker, the kind of command, for how many seconds it reaches nobody after that
+    "repeat": Kind(
+        1.5,
+        lambda d: (d.below(3), d.one("", "ended"), d.one(0, 4, 9)),
+        lambda w, i, k, s: w.repeat_next(_which(w, i), k, s),
+    ),
+    "mute": Kind(
+        1.5, lambda d: (d.below(3), d.one(3, 9, 28)), lambda w, i, s: w.mute(_which(w, i), s)
+    ),
+    "trickle": Kind(
+        1, lambda d: (d.below(3), d.one(4, 12, 40)), lambda w, i, s: w.trickle(_which(w, i), s)
+    ),
+    # worker, whether its owner knows that the connection broke
+    "snap": Kind(
+        3, lambda d: (d.below(3), d.one(True, False)), lambda w, i, k: w.snap(_which(w, i), k)
+    ),
+    # seconds for which the thread of the dispatcher stands still, and not its server
+    "stall": Kind(1.5, lambda d: (d.one(2, 10, 33),), lambda w, n: w.stall("dispatcher", n)),
+    # seconds for which a dispatcher without the broker outlives the start of its heir
+    "usurp": Kind(2, lambda d: (d.one(3, 12, 40),), lambda w, n: w.usurp(n)),
     # worker, hours by which the clock of its next boot is behind
     "reboot_behind": Kind(
         0.7, lambda d: (d.below(3), d.one(1, 12)), lambda w, i, h: w.reboot_behind(_which(w, i), h)
     ),
-    "swap": Kind(1, lambda d: (), lambda w: w.swap_work(_which(w, 0), _which(w, 1))),
     "deploy": Kind(0.7, Die.worker, lambda w, i: w.deploy(_which(w, i), "late")),
     # stage, point of a commit, the so-manieth time that it is passed
     "crash": Kind(
         6,
         lambda d: (d.one(*STAGES, "dispatcher"), d.one(*POINTS), d.one(1, 1, 2)),
         lambda w, *a: w.crash(*a),
+    ),
+    # stage, how many of its next transactions are aborted
+    "abort": Kind(
+        2,
+        lambda d: (d.one("dispatcher", *STAGES), d.one(1, 1, 2)),
+        lambda w, *a: w.cluster.abort(*a),
     ),
     "freeze": Kind(2, lambda d: (d.one(*STAGES), d.one(2, 10, 33)), lambda w, s, n: w.freeze(s, n)),
     # stage, store, how: empty or as photographed

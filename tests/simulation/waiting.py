@@ -71,7 +71,7 @@ class Waiting:
             (worker.pool, each.type)
             for worker in self._world.workers.values()
             if worker.alive or worker.id not in before  # a suspect may end it as soon as it starts
-            for each in worker.heartbeater.identity.handlers
+            for each in worker.link.identity.handlers
         }
         partitions = self._world.partitions
         return {

@@ -95,8 +95,6 @@ def _built(partitions: int, unrouted: frozenset[str], heavy: bool) -> Topology:
         name: replace(t, partitions=partitions) if t.partitions == shipped.partitions else t
         for name, t in shipped.topics.items()
     }
-    if heavy:
-        topics["jobs.work.heavy"] = replace(topics["jobs.work.default"], name="jobs.work.heavy")
     routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in unrouted]
     if HALT not in unrouted:
         routes.append(_HALT)

@@ -1,33 +1,37 @@
-"""A worker without an event loop: the product's own leases, credits and heartbeats, in ticks.
+"""A worker without an event loop: the product's own link, leases and credits, in ticks.
 
-Only its runs (`run_model.py`) and its producer are models. Its process may be killed, cut off from
-Kafka, or slow to reach it.
+Only its runs (`run_model.py`) and its network (`wire.py`) are models. Its process may be killed,
+cut off from the owner of partitions, or slow to reach it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from support.tree_script import TreeScript
 
 from simulation.chance import Dice
 from simulation.handlers import handler, owner_of
-from simulation.outbox_model import Acked, Deadline, Letter, OutboxModel
+from simulation.line import Lines
 from simulation.outside import Call, Outside, Violation
-from simulation.run_model import MARGIN, RunModel
-from streams.serde.codec import REPLY
-from streams.serde.records import CommandBody, Lease
+from simulation.run_model import RunModel
+from streams.errors import PermanentError
+from streams.link.owner import Owner
+from streams.process.wall_clock import wall_ms
+from streams.serde.records import Command, CommandBody, Lease, Reply
 from streams.topology.model import LeasePolicy
-from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import Held, HeldLeases
-from streams.worker.lease.notices import Notices
-from streams.worker.lease.receiver import LeaseReceiver
-from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import RetryingSender, command
+from streams.worker.link.contract import Deadline
+from streams.worker.link.identity import Identity
+from streams.worker.link.link import Link
 
-CLUSTER_KEY = b"k" * 32
+Acked = Callable[[bool], None]
+"""Called with True once a command is committed, and with False if its deadline came first."""
+
 DRAIN = 20.0
+_LEAVE = 3.0
 
 
 class Surroundings(Protocol):
@@ -43,7 +47,7 @@ class Surroundings(Protocol):
     @property
     def true_ms(self) -> int: ...
 
-    def send(self, letter: Letter) -> None: ...
+    def owners(self) -> Mapping[str, Owner | None]: ...
 
     def tell(self, *what: object) -> None: ...
 
@@ -68,9 +72,13 @@ class Surroundings(Protocol):
 
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None: ...
 
+    def fenced(self, worker: WorkerModel) -> None: ...
+
+    def acknowledged(self, lease: Lease, body: CommandBody) -> None: ...
+
 
 class WorkerModel:
-    """One process of an instance."""
+    """One process of an instance. It is the `Inbox` of its link."""
 
     def __init__(
         self,
@@ -80,37 +88,22 @@ class WorkerModel:
         pool: str,
         slots: int,
         types: tuple[str, ...],
-        work_partition: int,
         version: int,
     ) -> None:
         self.id = f"{pool}-{instance}/{boot}"
         self.instance, self.pool, self.version = instance, pool, version
         self.world, self.dice, self.outside = world, world.dice, world.outside
         self.alive = True
-        self.cut_until = self.lag_until = 0.0
+        self.lines = Lines()
         self.runs: dict[tuple[str, int], RunModel] = {}
-        self.sender = OutboxModel(world.send, self._now, self._connected)
-        policy, partitions = LeasePolicy(), world.partitions
-        self.held_leases = HeldLeases(slots, MARGIN, partitions, self._now)
-        identity = Identity(self.id, pool, tuple(handler(type_, version) for type_ in types))
-        self.heartbeater = Heartbeater(
-            identity, self.held_leases, self.sender, partitions, policy, self._now
-        )
-        self._notices = Notices(self.heartbeater, self.held_leases, self._now).by_kind()
-        self._receiver = LeaseReceiver(
-            (CLUSTER_KEY,),
-            partitions,
-            self.held_leases,
-            self.heartbeater,
-            RetryingSender(self.sender, self._now),
-            self._taken,
-            self._now,
-        )
+        self.held_leases = HeldLeases(slots, LeasePolicy().margin_seconds, self._now)
+        handlers = tuple(handler(type_, version) for type_ in types)
+        identity = Identity(instance, boot, pool, handlers)
+        self.link = Link(identity, self.held_leases, self, self._now)
         self._early: OrderedDict[tuple[str, int], tuple[str, str]] = OrderedDict()
-        self._every = policy.heartbeat_seconds
-        self._beat_at = self.seconds + self._every
         self._drained_at = 0.0
-        self.heartbeater.announce(work_partition)
+        self._leaves_at: float | None = None
+        self._is_empty = self._is_fenced = False
 
     @property
     def seconds(self) -> float:
@@ -124,37 +117,36 @@ class WorkerModel:
     def leaving(self) -> bool:
         return self.held_leases.draining
 
-    @property
-    def work_partition(self) -> int:
-        return self.heartbeater.work_partition or 0
-
-    @property
-    def reads(self) -> bool:
-        return self.alive and self.seconds >= self.cut_until
-
     def kill(self) -> None:
         """It says nothing more; of what was on its way a part arrives."""
         self.alive = False
-        arrived = self.dice.of("kill", self.id).randint(0, len(self.sender))
-        self.sender.die(arrived)
+        for wire in self.lines.wires:
+            wire.die(self.dice.of("kill", self.id).randint(0, len(wire)))
         for run in self.runs.values():
             self.world.lost(run.lease)
         self.runs.clear()
 
-    def stop(self) -> None:
+    def stop(self, drain: float = DRAIN) -> None:
         """SIGTERM: take nothing more, let what runs end."""
         if self.alive and not self.leaving:
             self.held_leases.draining = True
-            self._drained_at = self.seconds + DRAIN
-            self.heartbeater.tell()
+            self._drained_at = self.seconds + drain
+            self.link.beat()
 
-    def move(self, work_partition: int) -> None:
-        """The pool's group gives it another work partition."""
-        self.heartbeater.announce(work_partition)
+    def exchange(self) -> bool:
+        """Read what came, do what can be done, and send what can be sent; whether any was."""
+        owners, now = self.world.owners(), self.seconds
+        self.lines.keep(self.link, owners, now)
+        moved = self.lines.carry_in(owners, now)
+        self._act()
+        return self.alive and self.lines.carry_out(owners, now) | moved
 
-    def act(self) -> None:
-        """Go on with every run, beat if it is time, send what can be sent."""
-        self.sender.flush()
+    def _act(self) -> None:
+        """Go on with every run, and do what is due."""
+        if self._is_fenced and not self.leaving:
+            self.stop(0)
+            self.world.fenced(self)
+        self.link.tick()
         self._begin_alone()
         for run in list(self.runs.values()):
             run.advance()
@@ -163,24 +155,20 @@ class WorkerModel:
             if run.over:
                 del self.runs[run.held.id]
                 self.held_leases.drop(run.held)
-                self.heartbeater.tell()
-        if self.seconds >= self._beat_at:
-            self._beat_at = self.seconds + self._every
-            self.heartbeater.beat()
+                self.link.tell()
         if self.leaving:
             self._drain()
-        self.sender.flush()
 
-    def replied(self, value: bytes | None) -> None:
-        """One record of its partition of `jobs.replies`."""
-        reply = REPLY.decode(value)
-        if reply.worker_id not in ("", self.id):
-            return
+    # `Inbox`.
+
+    def leased(self, held: Held) -> None:
+        """A lease was taken: its run begins."""
+        self._taken(held)
+
+    def replied(self, reply: Reply) -> None:
+        """An answer to a command, or the end of a run's lease."""
         self.tell("reads", reply.kind, reply.job_id, reply.message)
-        notice = self._notices.get(reply.kind)
-        if notice is not None:
-            notice(reply)
-        elif reply.claim_id:
+        if reply.claim_id:
             for run in self.runs.values():
                 run.answered(reply)
         elif reply.kind in ("cancel", "lost"):
@@ -191,12 +179,10 @@ class WorkerModel:
             elif reply.run_id in ("", run_of.held.lease.run_id):
                 run_of.stop(verdict, reply.message)
 
-    def leased(self, value: bytes | None, partition: int, offset: int) -> None:
-        """One record of its work partition."""
-        before = len(self.runs)
-        self._receiver.receive(Incoming(f"jobs.work.{self.pool}", partition, offset, b"", value))
-        if len(self.runs) == before:
-            self.tell("does not take the lease at", offset)
+    def failed(self, error: Exception) -> None:
+        """A later process has its name: it ends."""
+        self.tell("must end:", error)
+        self._is_fenced = True
 
     def tell(self, *what: object) -> None:
         self.world.tell(self.instance, *what)
@@ -211,8 +197,16 @@ class WorkerModel:
         self, lease: Lease, body: CommandBody, until: Deadline, acked: Acked = lambda _: None
     ) -> None:
         """Say something about a lease."""
-        letter = command(lease, body)
-        self.sender.post(Letter(letter.partition, letter.key, letter.value, until, acked))
+
+        def done(error: Exception | None) -> None:
+            if isinstance(error, PermanentError):
+                raise Violation("order_refused", f"{lease.job_id}: {error}")
+            if error is None:
+                self.world.acknowledged(lease, body)
+            acked(error is None)
+
+        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
+        self.link.post(lease.home_partition, command, until, done)
 
     def _taken(self, held: Held) -> None:
         lease = held.lease
@@ -234,7 +228,7 @@ class WorkerModel:
                 continue
             if run.held.waits:
                 run.held.waits = False
-                self.heartbeater.beat(run.lease.home_partition)
+                self.link.keep(run.lease.home_partition)
             if run.held.announced:
                 run.held.started_at = self.seconds
 
@@ -242,20 +236,19 @@ class WorkerModel:
         if self.seconds >= self._drained_at:
             for run in self.runs.values():
                 run.stop("released", "the worker shut down")
-        if not self.runs and self._connected():
-            self.heartbeater.stop()
-            for p in range(self.world.partitions):
-                letter = self.heartbeater._farewell(p)
-                self.sender.send(letter.topic, letter.key, letter.value, partition=p, done=_ignore)
+        if self.runs:
+            return
+        if self._leaves_at is None:
+            self._leaves_at = self.seconds + _LEAVE
+            self.link.when_empty(self._emptied)
+        if self._is_empty or self.seconds >= self._leaves_at:
             self.alive = False
+            for wire in self.lines.wires:
+                wire.die(0 if self.seconds < self.lines.network.bad_until else len(wire))
             self.tell("has ended in order")
+
+    def _emptied(self, _: None) -> None:
+        self._is_empty = True
 
     def _now(self) -> float:
         return self.world.seconds
-
-    def _connected(self) -> bool:
-        return self.seconds >= max(self.cut_until, self.lag_until)
-
-
-def _ignore(_: Exception | None) -> None:
-    """Nobody waits for it."""

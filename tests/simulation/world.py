@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from support.tree_script import TreeScript
 
+from simulation.acknowledged import acknowledged
 from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
 from simulation.door import Door
 from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.limits import Setup
-from simulation.outbox_model import Letter
 from simulation.outside import Call, Outside, Violation
 from simulation.people import People
 from simulation.receivers import Receivers
 from simulation.requests import Desk
 from simulation.schedules import Schedules
 from simulation.wiring import TENANTS, Wiring
-from simulation.worker_model import CLUSTER_KEY, WorkerModel
+from simulation.worker_model import WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.delivery.stage import stage as delivery_stage
+from streams.link.owner import Owner
+from streams.runtime.link import LINK
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Processor
 from streams.runtime.stage import AnyStage, FusedStage, Stage
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
-from streams.serde.records import Lease, TenantRecord
+from streams.serde.records import CommandBody, Lease, TenantRecord
 from streams.tenants.endpoints import EndpointSettings, endpoint_record
 from streams.tenants.settings import Rate
 from streams.topology.model import Topology
@@ -83,12 +85,9 @@ class World:
             name: [*rest, list(types)] for name, *rest, types in setup["workers"]
         }
         self._versions: dict[str, int] = {}
-        self._work_partition = {name: i + 1 for i, name in enumerate(self._fleet)}
-        self._work_read: dict[tuple[str, int], int] = {}
-        self._replies_read: dict[str, int] = {}
         self._boots = 0
         self._restarts: dict[str, float] = {}
-        self._hears_at = 0.0
+        self._hears_at = self._server_stands_until = self._zombie_until = 0.0
         self.last_fault = 0.0
         """When the flow last stood still, in seconds: until then nobody could be told anything."""
         self.read_again = False
@@ -118,8 +117,13 @@ class World:
     def true_ms(self) -> int:
         return self.cluster.true_ms
 
-    def send(self, letter: Letter) -> None:
-        self.cluster.append("jobs.commands", letter.key, letter.value, letter.partition)
+    def owners(self) -> Mapping[str, Owner | None]:
+        """The owners of partitions by address; None while a process stands still."""
+        stands = self.seconds < self._server_stands_until
+        owners: dict[str, Owner | None] = {"owner": None if stands else self.cluster.owner}
+        if self.cluster.zombie is not None:
+            owners["zombie"] = self.cluster.zombie
+        return owners
 
     def tell(self, *what: object) -> None:
         if self._tell is not None:
@@ -174,6 +178,9 @@ class World:
         if status == "continued":
             self.judge.trees.continued.add((lease.job_id, lease.epoch))
 
+    def acknowledged(self, lease: Lease, body: CommandBody) -> None:
+        acknowledged(self, lease, body)
+
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None:
         self.tell(worker.instance, "is killed by", lease.job_id)
         self.kill_worker(worker.instance)
@@ -197,10 +204,12 @@ class World:
                 self.start_worker(name)
         for _ in range(self._rounds):
             before = self.cluster.appended
-            self._exchange()
-            if self.cluster.appended == before:
+            if not self._exchange() and self.cluster.appended == before:
                 break
             self.cluster.flow()
+        self._check()
+        if self.seconds >= self._zombie_until:
+            self.cluster.bury()
         self.judge.look()
 
     def leap(self, hours: float) -> None:
@@ -227,22 +236,14 @@ class World:
         pool, slots, types = self._fleet[name]
         self._boots += 1
         boot = ordered_id(self.true_ms - round(behind_hours * HOUR_MS), self._boots)
-        partition = self._work_partition[name]
         version = self._versions.get(name, 0)
-        self.workers[name] = WorkerModel(
-            self, name, boot, pool, slots, tuple(types), partition, version
-        )
-        self._replies_read[name] = len(self.cluster.records["jobs.replies", partition])
+        self.workers[name] = WorkerModel(self, name, boot, pool, slots, tuple(types), version)
         self.tell(name, "starts as", self.workers[name].id)
 
     def kill_worker(self, name: str, *, restart: bool = True) -> None:
         worker = self.workers[name]
         if worker.alive:
             worker.kill()
-            place = f"jobs.work.{worker.pool}", worker.work_partition
-            # The offset that it committed last may be a little old.
-            again = self.dice.of("again", worker.id).choice((0, 0, 1, 3))
-            self._work_read[place] = max(0, self._work_read.get(place, 0) - again)
         if restart:
             self._restarts[name] = self.seconds + _SUPERVISOR_SECONDS
 
@@ -251,19 +252,9 @@ class World:
         if restart:
             self._restarts[name] = self.seconds + 30
 
-    def swap_work(self, one: str, other: str) -> None:
-        """A rebalance of the pool's group: two workers change their work partitions."""
-        first, second = self.workers[one], self.workers[other]
-        if first.pool != second.pool or not (first.alive and second.alive):
-            return
-        places = self._work_partition
-        places[one], places[other] = places[other], places[one]
-        for worker in (first, second):
-            partition = places[worker.instance]
-            self._replies_read[worker.instance] = len(
-                self.cluster.records["jobs.replies", partition]
-            )
-            worker.move(partition)
+    def fenced(self, worker: WorkerModel) -> None:
+        """A process has ended because a later one has its name; its supervisor starts another."""
+        self._restarts[worker.instance] = self.seconds + _SUPERVISOR_SECONDS
 
     def deploy(self, name: str, job_type: str) -> None:
         """A handler is added to a worker, from now on and after its restarts."""
@@ -282,17 +273,32 @@ class World:
         self.kill_worker(name, restart=False)
         self.start_worker(name, hours)
 
+    def snap(self, name: str, known: bool) -> None:
+        """A worker's connections break; the owner may not know."""
+        worker = self.workers[name]
+        for wire in worker.lines.wires if worker.alive else ():
+            wire.snap(self.dice.of("snap", worker.id, self.true_ms), known=known)
+
     def cut(self, name: str, seconds: float) -> None:
-        """A worker cannot reach Kafka."""
-        self.workers[name].cut_until = self.seconds + seconds
+        """A worker and its owner cannot reach each other; what they send is on its way."""
+        self.workers[name].lines.network.cut = self.seconds + seconds
 
     def lag(self, name: str, seconds: float) -> None:
         """What a worker sends is on its way for long; it arrives in order."""
-        self.workers[name].lag_until = self.seconds + seconds
+        self.workers[name].lines.network.lag = self.seconds + seconds
 
-    def repeat_next(self, name: str) -> None:
-        """The next record that a worker sends is written twice, later the second time."""
-        self.workers[name].sender.lose_next_ack = True
+    def repeat_next(self, name: str, kind: str, away: float) -> None:
+        """A worker's connection breaks before what a run of it said next is acknowledged."""
+        network = self.workers[name].lines.network
+        network.loses_ack_of, network.away = kind, away
+
+    def mute(self, name: str, seconds: float) -> None:
+        """What a worker is told is on its way for long; it arrives in order."""
+        self.workers[name].lines.network.mute = self.seconds + seconds
+
+    def trickle(self, name: str, seconds: float) -> None:
+        """A worker and its owner get one message at a time."""
+        self.workers[name].lines.network.trickle = self.seconds + seconds
 
     # Stages.
 
@@ -305,6 +311,20 @@ class World:
         self.cluster.reboot("dispatcher")
         self.desk.cancel(which)
 
+    def usurp(self, seconds: float) -> None:
+        """The dispatcher loses the broker and goes on for a while; another one takes its place.
+
+        Workers stay connected to the former, and reach the latter sooner or later.
+        """
+        if self.cluster.zombie is not None or self.seconds < self._server_stands_until:
+            return
+        self.cluster.usurp("dispatcher")
+        self._zombie_until = self.seconds + seconds
+        self.last_fault = max(self.last_fault, self._zombie_until)
+        for name, worker in self.workers.items():
+            later = self.dice.of("reaches", name, self.true_ms).choice((0, 1, seconds, seconds))
+            worker.lines.move("owner", "zombie", self.seconds + later)
+
     def halt(self, tenant_id: str, key: str, restart: bool) -> None:
         """An event cancels jobs; the dispatcher may go on elsewhere before all have ended."""
         self.desk.halt(tenant_id, key)
@@ -314,12 +334,18 @@ class World:
 
     def freeze(self, stage: str, seconds: float) -> None:
         """A process stands still; the broker does not."""
+        self.stall(stage, seconds)
+        if self.cluster.run_of(stage) is self.cluster.run_of("dispatcher"):
+            self._server_stands_until = self.seconds + seconds
+
+    def stall(self, stage: str, seconds: float) -> None:
+        """The thread of a stage stands still; the one that serves its link does not."""
         self.cluster.freeze(stage, seconds)
         self.last_fault = max(self.last_fault, self.seconds + seconds)
 
     def deafen(self, seconds: float) -> None:
-        """The broker does not say how far the commands reach."""
-        self.cluster.unread.add("jobs.commands")
+        """The owner does not know whether it has read all that came."""
+        self.cluster.unread.add(LINK)
         self._hears_at = self.seconds + seconds
 
     def step_clock(self, hours: float) -> None:
@@ -351,16 +377,6 @@ class World:
         if self.wiring.limits.cap:
             self.wiring.limits = self.wiring.limits._replace(cap=cap or 2)
         self.rewire()
-
-    def narrow(self, size: int) -> None:
-        """The broker takes less on the work topic than is sent there."""
-        self.cluster.narrow = {"jobs.work.default": size} if size else {}
-        self.cluster.declare(self.wiring.topology())
-
-    def drop_topic(self, topic: str) -> None:
-        """Somebody deletes a work topic on the broker."""
-        self.cluster.missing ^= {topic}
-        self.cluster.declare(self.wiring.topology())
 
     def flood(self, job_type: str) -> None:
         """Two tenants want much at once, one after the other."""
@@ -409,7 +425,7 @@ class World:
         parts = (
             dedup.stage(topology),
             scheduler.stage(topology),
-            dispatcher.stage(topology, CLUSTER_KEY),
+            dispatcher.stage(topology),
         )
         fused = [FusedStage("pipeline", parts)] if self._fused else list(parts)
         return [*fused, self._delivery(topology)]
@@ -425,26 +441,18 @@ class World:
 
     # Between workers and dispatcher.
 
-    def _exchange(self) -> None:
-        for name, worker in self.workers.items():
-            if worker.reads:
-                self._read_replies(name, worker)
-                self._read_work(worker)
-            if worker.alive:
-                worker.act()
+    def _exchange(self) -> bool:
+        """Have every worker and the owner read what the other has sent; whether there was any."""
+        moved = False
+        for worker in self.workers.values():
+            moved |= worker.alive and worker.exchange()
+        return moved
 
-    def _read_replies(self, name: str, worker: WorkerModel) -> None:
-        log = self.cluster.records["jobs.replies", worker.work_partition]
-        read, self._replies_read[name] = self._replies_read[name], len(log)
-        for record in log[read:]:
-            worker.replied(record.value)
-
-    def _read_work(self, worker: WorkerModel) -> None:
-        place = f"jobs.work.{worker.pool}", worker.work_partition
-        log = self.cluster.records[place]
-        read, self._work_read[place] = self._work_read.get(place, 0), len(log)
-        for record in log[read:]:
-            worker.leased(record.value, record.partition, record.offset)
+    def _check(self) -> None:
+        """The server looks after its connections."""
+        for owner in self.owners().values():
+            if owner is not None:
+                owner.check()
 
     # The end.
 
@@ -453,31 +461,29 @@ class World:
         self.outside.kind = True
         self.cluster.frozen.clear()
         self.cluster.unread.clear()
+        self.cluster.bury()
+        self._server_stands_until = self.seconds
         for run in self.cluster._runs.values():
             run.commits.armed = None
+            run.commits.abort(0)
         self.cluster.wall.wrong_ms = 0
-        self.cluster.missing.clear()
-        self.cluster.narrow.clear()
         for tenant_id in TENANTS:
             if tenant_id not in self.desk.erased:
                 self.tenant(tenant_id, "enable")
         self.wiring.unrouted.clear()
         self.schedules.delete_all()
         self.rewire()
-        self._join("w8", "default", 8, "late")
+        self._join("w8", "default", "late")
         if self.wiring.heavy:
-            self._join("w9", "heavy", 9, *SCRIPTS)
+            self._join("w9", "heavy", *SCRIPTS)
         for name, worker in self.workers.items():
-            worker.cut_until = min(worker.cut_until, self.seconds)
-            worker.lag_until = min(worker.lag_until, self.seconds)
-            worker.sender.lose_next_ack = False
+            worker.lines.network.heal(self.seconds)
             if not worker.alive or worker.leaving:
                 self._restarts[name] = self.seconds
 
-    def _join(self, name: str, pool: str, work_partition: int, *types: str) -> None:
+    def _join(self, name: str, pool: str, *types: str) -> None:
         """One more worker, for types that nobody else may handle."""
         self._fleet[name] = [pool, 2, list(types)]
-        self._work_partition[name] = work_partition
         self.start_worker(name)
 
     def settle(self, seconds: float) -> bool:

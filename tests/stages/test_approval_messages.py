@@ -10,7 +10,6 @@ import orjson
 import pytest
 from support.asking import HOUR_MS, Asker, refund
 from support.delivering import Deliveries
-from support.dispatching import CLUSTER_KEY
 from support.office import VAULT
 
 from streams import dispatcher, scheduler
@@ -33,7 +32,7 @@ class Told:
         self.asker = Asker()
         self.driver = self.asker.desk.driver
         topology = self.asker.desk.topology
-        stages = (scheduler.stage(topology), dispatcher.stage(topology, CLUSTER_KEY))
+        stages = (scheduler.stage(topology), dispatcher.stage(topology))
         self.others = [FusedStage("pipeline", stages)] if layout == "fused" else [*stages]
         self.stage = Deliveries(self.driver)
         self.begin()

@@ -352,6 +352,7 @@ def test_a_crash_at_each_point_changes_nothing(step: str, point: CrashPoint) -> 
             at.desk.driver.crash("dispatcher", point)
         act()
         at.desk.driver.advance(0.5)
+    at.worker.stay(31)  # a lease that was committed and not handed out runs out
     assert at.approval().status == "approved"
     assert len({vote.decision_id for vote in at.approval().votes}) == 1
     assert at.decision(lease)["approved"]

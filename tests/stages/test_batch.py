@@ -11,6 +11,7 @@ from support.flow_control import ROUTE, deploy, event, kept, leased, routed, sta
 
 from streams.dispatcher import superseding
 from streams.dispatcher.parts import event_cancels
+from streams.runtime.link import LINK
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.sizes import MAX_JOB_BYTES
 from streams.topology.flow_control import Batch
@@ -83,7 +84,7 @@ def test_the_largest_batch_fits_its_job_and_its_lease() -> None:
     desk.driver.advance(6)
     seen = [each for job_id in leased(desk) for each in names(desk, job_id)]
     assert sorted(seen) == sorted(f"evt_e{n}" for n in range(500))
-    sizes = [len(r.value or b"") for r in desk.driver.output("jobs.work.default")]
+    sizes = [len(r.value or b"") for r in desk.driver.output(LINK)]
     assert max(sizes) < MAX_JOB_BYTES / 2
     assert desk.dead_letters() == []
     assert "dead" not in statuses(desk, *ids)

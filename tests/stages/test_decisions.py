@@ -22,6 +22,7 @@ from streams.serde.records import (
     Command,
     CommandBody,
     DeleteSchedule,
+    Ended,
     Move,
     PauseSchedule,
     Replay,
@@ -319,9 +320,11 @@ def test_a_command_of_another_tenant_with_a_bad_name_is_answered(desk: Desk) -> 
 def test_a_workers_command_has_no_entry_whatever_call_it_names(desk: Desk) -> None:
     worker = ScriptedWorker(desk)
     worker.heartbeat()
-    beat = COMMAND.decode(desk.driver.output("jobs.commands")[-1].value)
-    value = COMMAND.encode(replace(beat, call=CALL))
-    desk.driver.pipe("jobs.commands", b"w1", value)
+    lease = desk.lease(desk.event("t1"))
+    ended = Ended("", lease.run_id, 0, "succeeded", "1", None, None, 0, None)
+    told = Command("cmd_1", "acme", lease.job_id, 1, desk.driver.now, ended, CALL)
+    desk.driver.pipe("jobs.commands", b"w1", COMMAND.encode(told))
+    assert desk.job(lease.job_id).status == "succeeded"
     assert audited.entries(desk.driver) == []
 
 

@@ -118,7 +118,7 @@ def test_a_set_with_a_schedule_that_cannot_be_is_refused_whole(works: Clockwork)
     object.__setattr__(wrong.spec, "tz", "Europe/Bonn")
     works.declare(each("all"), wrong)
     assert works.rows() == {}
-    assert works.dead_letters()[-1].reason == "schedule_wrong"
+    assert works.refusals() == ["schedule_wrong"]
 
 
 def declare_late(works: Clockwork, *schedules: DeclaredSchedule, at: int) -> None:

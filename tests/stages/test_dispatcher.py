@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
+from streams.serde.link.messages import Leased
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -16,15 +18,13 @@ def worker(desk: Desk) -> ScriptedWorker:
     return ScriptedWorker(desk)
 
 
-def test_an_event_becomes_one_job_leased_to_the_announced_partition(
-    desk: Desk, worker: ScriptedWorker
-) -> None:
-    heartbeat = worker.heartbeat()
+def test_an_event_becomes_one_job_leased_over_the_link(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    worker.heartbeat()
     job_id = desk.event("t1")
     lease = desk.lease(job_id)
-    (record,) = desk.driver.output("jobs.work.default")
-    assert record.partition == worker.partition
-    assert (lease.worker_id, lease.heartbeat_id, lease.attempt) == ("w1/b1", heartbeat, 1)
+    assert desk.said() == [("w1/b1", Leased(0, 2, lease))], "it names the newest beat"
+    assert (lease.worker_id, lease.attempt) == ("w1/b1", 1)
     assert lease.event is not None
     assert lease.payload_ref is not None
     assert (lease.event.dedup_key, lease.payload_ref.offsets) == ("t1", (7,))

@@ -121,6 +121,7 @@ def test_a_type_that_has_just_lost_its_worker_is_not_ended_with_what_waited_befo
     worker.heartbeat()
     job_id = desk.event("t1")
     worker.stay(200)
+    worker.lose_connection()
     unheard(desk, 80)
     assert desk.job(job_id).status == "pending"
     unheard(desk, 250)
@@ -147,17 +148,6 @@ def test_a_dispatcher_that_was_away_hears_the_workers_before_it_ends_their_jobs(
     assert desk.job(job_id).status == "pending"
     ScriptedWorker(desk, slots=0).stay(120)
     assert desk.job(job_id).status == "pending"
-
-
-def test_while_kafka_is_silent_nobody_is_missed(desk: Desk) -> None:
-    job_id = desk.event("t1")
-    desk.driver.unread.add("jobs.commands")
-    unheard(desk, 600)
-    desk.driver.unread.clear()
-    unheard(desk, 20)
-    assert desk.job(job_id).status == "pending"
-    unheard(desk, 60)
-    assert desk.job(job_id).status == "dead"
 
 
 def test_the_first_worker_that_handles_the_type_brings_its_jobs_back(desk: Desk) -> None:
@@ -279,54 +269,6 @@ def test_a_count_is_told_anew_after_a_minute() -> None:
     desk.driver.advance(300)
     (held,) = desk.held().values()
     assert (held.jobs, len(desk.driver.output("jobs.held"))) == (2, 2)
-
-
-def test_a_pool_without_its_topic_holds_its_jobs(desk: Desk) -> None:
-    worker = ScriptedWorker(desk)
-    worker.heartbeat()
-    with desk.without_topic("jobs.work.default"):
-        desk.event("t1")
-        worker.stay(3)
-        (told,) = desk.held().values()
-    assert (told.reason, "jobs.work.default" in told.detail) == ("no_topic", True)
-    worker.stay(10)
-    assert desk.held() == {}
-
-
-def test_a_told_reason_is_taken_back_once_another_one_takes_its_place(desk: Desk) -> None:
-    ScriptedWorker(desk).heartbeat()
-    with desk.without_topic("jobs.work.default"):
-        desk.event("t1")
-        desk.driver.advance(3)
-    assert reasons(desk) == {"no_topic"}
-    desk.driver.restart("dispatcher", keep_state=True)
-    desk.driver.advance(3)
-    assert desk.held() == {}, "the topic is there; a worker may be starting"
-
-
-def test_a_worker_of_an_undeclared_pool_is_told_though_poison_came_with_its_heartbeat(
-    desk: Desk,
-) -> None:
-    with desk.held_back():
-        ScriptedWorker(desk, pool="gpu").heartbeat()
-        desk.driver.pipe("jobs.commands", b"acme", b"garbage")
-    assert [reply.kind for reply in desk.replies()] == ["no_pool"]
-
-
-def test_a_worker_of_an_undeclared_pool_is_told_and_costs_no_dead_letter(desk: Desk) -> None:
-    strangers = [ScriptedWorker(desk, f"w{n}/b1", pool="gpu") for n in range(2)]
-    strangers.append(ScriptedWorker(desk, "w9/b1", partition=99))
-    for _ in range(12):
-        for worker in strangers:
-            worker.heartbeat()
-        desk.driver.advance(5)
-    assert desk.dead_letters() == []
-    said = [(reply.worker_id, reply.kind) for reply in desk.replies()]
-    assert said == [("w0/b1", "no_pool"), ("w1/b1", "no_pool")], "w9 has no partition to hear by"
-    assert "'gpu'" in desk.replies()[0].message
-    for worker in strangers:
-        worker.heartbeat()
-    assert len(desk.replies()) == 4, "a minute later again"
 
 
 def test_jobs_of_a_pool_that_is_gone_follow_their_type_or_are_held() -> None:

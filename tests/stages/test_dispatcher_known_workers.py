@@ -88,26 +88,19 @@ def test_jobs_of_a_disabled_tenant_need_no_worker(desk: Desk) -> None:
     assert jobs() == 2
 
 
-def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:
-    desk.driver.advance(5)
-    partitions = range(desk.topology.topics["jobs.replies"].partitions)
-    assert desk.questions("who") == [(partition, "") for partition in partitions]
-
-
 def test_credits_are_asked_of_workers_that_have_none_where_jobs_wait(desk: Desk) -> None:
     able, other = ScriptedWorker(desk), ScriptedWorker(desk, "w2/b1", types=("refund",))
     able.heartbeat(free=0)
     other.heartbeat(free=0)
     desk.driver.advance(1)
-    assert desk.questions("wanted") == []
+    assert desk.asked() == []
     job_id = desk.event("t1")
     desk.driver.advance(2.5)
-    assert desk.questions("wanted") == [(3, "w1/b1")] * 3
-    assert {reply.epoch for _, reply in desk.all_replies() if reply.kind == "wanted"} == {0}
+    assert desk.asked() == ["w1/b1"] * 3
     able.heartbeat(free=1)
     assert desk.lease(job_id).worker_id == "w1/b1"
     desk.driver.advance(2.5)
-    assert len(desk.questions("wanted")) == 3
+    assert len(desk.asked()) == 3
 
 
 def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_is_silent(
@@ -125,3 +118,14 @@ def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_
     after.heartbeat()
     again: Lease = desk.lease(lease.job_id)
     assert (again.worker_id, again.epoch) == ("w1/b1", 2)
+
+
+def test_a_worker_whose_clock_is_behind_is_not_heard_while_its_predecessor_is_connected(
+    desk: Desk,
+) -> None:
+    before = ScriptedWorker(desk, "w1/b2")
+    before.heartbeat()
+    lease = desk.lease(desk.event("t1"))
+    desk.driver.advance(20)
+    ScriptedWorker(desk, "w1/b1").lists()
+    assert desk.lease(lease.job_id) == lease

@@ -10,15 +10,16 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
+from streams.dispatcher import lease as leases
 from streams.dispatcher import limit_rows
 from streams.dispatcher.stage import Dispatcher
+from streams.dispatcher.workers.roster import Roster
 from streams.limits.buckets import Bucket
 from streams.serde.codec import JOB
 from streams.serde.records import Job, Settle
 from streams.topology.limits import Limit, Rate
-from streams.topology.model import Topic
 
 CUSTOMER = Limit("one_a_customer", "key", by="input.customer", concurrency=1)
 EFFECT = "email:send/reply"
@@ -119,7 +120,7 @@ def test_a_pool_has_a_cap_over_its_workers() -> None:
     for number in range(4):
         desk.submit(f"j{number}")
     ScriptedWorker(desk, slots=2).heartbeat()
-    ScriptedWorker(desk, "w2/b1", slots=2, partition=4).heartbeat()
+    ScriptedWorker(desk, "w2/b1", slots=2).heartbeat()
     assert running(desk) == {"j0", "j1"}
 
 
@@ -210,7 +211,7 @@ def test_a_token_of_a_lease_that_a_worker_refuses_is_there_again() -> None:
     worker = ScriptedWorker(desk)
     worker.heartbeat()
     assert running(desk) == {"a"}
-    worker.decline(desk.lease("a"), "full")
+    worker.decline(desk.lease("a"))
     desk.driver.advance(1)
     worker.heartbeat()
     desk.driver.advance(1)
@@ -284,7 +285,7 @@ def test_what_was_spent_of_many_rates_is_loaded_in_parts() -> None:
     task = desk.driver.task("dispatcher")
     for number in range(5_000):
         limit_rows.put(task.stores["parts"], Bucket("each", "acme", str(number)), desk.driver.now)
-    fresh = Dispatcher(desk.topology, CLUSTER_KEY, 0)
+    fresh = Dispatcher(desk.topology, Roster(desk.topology.leases), 0)
     rates, loaded = fresh.shared.queue.limited.caps.rates, [0]
     for _ in fresh.restored(task.ctx):
         loaded.append(len(rates._arrivals))
@@ -378,11 +379,9 @@ def test_no_place_is_kept_for_a_job_until_a_token_that_is_far_off() -> None:
     assert running(desk) == {"first", "a2"}
 
 
-def test_a_lease_that_is_too_large_spends_no_token() -> None:
+def test_a_lease_that_is_too_large_spends_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "MAX_LEASE_BYTES", 20_000)
     desk = Desk(Limit("slow", "key", by="input.customer", rate=Rate(1, 86_400)))
-    work = desk.topology.topics["jobs.work.default"]
-    desk.deploy(topics={**desk.topology.topics, work.name: small(work)})
-    desk.driver.advance(0.3)
     submit(desk, "large", "x" * 30_000)
     submit(desk, "next", "x" * 30_000)
     desk.submit("ends", input=json.dumps({"customer": "ann", "more": "x" * 30_000}))
@@ -452,7 +451,10 @@ def test_a_limit_that_is_new_counts_a_job_that_a_person_lets_go_on() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed: int) -> None:
+def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "MAX_LEASE_BYTES", 20_000)
     limits = (
         Limit("customers", "key", by="input.customer", concurrency=2),
         Limit("refunds", "job_type", "refund", per="tenant", concurrency=2),
@@ -460,10 +462,6 @@ def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed
         Limit("all", "global", concurrency=8),
     )
     desk, chance = Desk(*limits), random.Random(seed)
-    broker = desk.driver._broker
-    work = broker._topology.topics["jobs.work.default"]
-    topics = {**broker._topology.topics, work.name: small(work)}
-    broker._topology = dataclasses.replace(desk.topology, topics=topics)
     workers = [ScriptedWorker(desk, f"w{n}/b1", slots=5) for n in range(3)]
     for number in range(60):
         with desk.held_back():
@@ -477,12 +475,6 @@ def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed
         chance.choice(workers).heartbeat(free=20)
         desk.driver.advance(0.3)
         assert startable(desk) == []
-
-
-def small(work: Topic) -> Topic:
-    return Topic(
-        work.name, work.partitions, work.cleanup, work.retention_ms, work.timestamp, 20_000
-    )
 
 
 def something(desk: Desk, workers: list[ScriptedWorker], chance: random.Random, key: str) -> None:
@@ -501,7 +493,7 @@ def something(desk: Desk, workers: list[ScriptedWorker], chance: random.Random, 
         case 5 if lease:
             worker.end(lease, chance.choice(("succeeded", "retry", "released", "failed")))
         case 6 if lease:
-            worker.decline(lease, chance.choice(("full", "not_mine")))
+            worker.decline(lease)
         case 7:
             desk.submit(f"j{key}", input=f'"{"x" * chance.choice((5, 30_000))}"')
         case 8:

@@ -90,7 +90,7 @@ def test_a_job_that_kills_its_worker_runs_alone_and_is_dead(desk: Desk) -> None:
 
 def without_kafka(desk: Desk, worker: ScriptedWorker) -> None:
     """Kafka is away for so long that the worker ends its runs; then the worker is heard again."""
-    desk.driver.unread.add("jobs.commands")
+    desk.driver.unread.add("link")
     desk.driver.advance(40)
     desk.driver.unread.clear()
     worker.stay(35)
@@ -164,72 +164,6 @@ def test_its_neighbours_are_lost_with_it_but_go_on(desk: Desk) -> None:
         assert desk.job(job_id).status == "succeeded"
 
 
-class Deaf(ScriptedWorker):
-    """Sends heartbeats, and cannot read its work partition."""
-
-    received = 0
-
-
-@pytest.mark.parametrize("kind", [Deaf, ScriptedWorker], ids=["reads nothing", "refuses all"])
-def test_a_worker_that_confirms_no_lease_gets_one_at_a_time(
-    desk: Desk, kind: type[ScriptedWorker]
-) -> None:
-    """It has the most free slots, so it used to get all jobs again and again."""
-    deaf = kind(desk, "w1/b1")
-    deaf.heartbeat()
-    ids = [desk.event(f"t{n}") for n in range(40)]
-    deaf.stay(35)
-    before = len(desk.leases())
-    deaf.stay(240)
-    assert len(desk.leases()) - before in (3, 4), "one in each two terms"
-    assert not any(lease.alone for lease in desk.leases()), "the jobs are not to blame"
-    ScriptedWorker(desk, "w2/b1", slots=40).heartbeat()
-    healthy = {lease.job_id for lease in desk.leases() if lease.worker_id == "w2/b1"}
-    assert len(healthy) >= len(ids) - 1
-
-
-def test_a_worker_that_moved_is_doubted_by_the_leases_sent_to_its_new_place(desk: Desk) -> None:
-    """Those on their way to its old one may have been lost by the move."""
-    deaf = Deaf(desk, "w1/b1")
-    deaf.heartbeat()
-    for n in range(40):
-        desk.event(f"t{n}")
-    deaf.partition = 7
-    deaf.stay(35)
-    moved = len(desk.leases())
-    assert moved == 20, "all that it takes, once more"
-    deaf.stay(30)
-    deaf.stay(240)
-    assert len(desk.leases()) - moved in (3, 4)
-
-
-def test_a_worker_that_died_is_not_doubted(desk: Desk) -> None:
-    """Its jobs may have ended it, so each of them counts what happened."""
-    ScriptedWorker(desk, "w1/b1").heartbeat()
-    ids = [desk.event(f"t{n}") for n in range(3)]
-    ScriptedWorker(desk, "w1/b1").heartbeat()
-    desk.driver.advance(40)
-    assert [run.kind for each in ids for run in desk.job(each).history] == ["lost"] * 3
-
-
-@pytest.mark.parametrize("how", ["lists a lease", "ends a job", "reads another partition"])
-def test_a_worker_that_speaks_for_a_lease_again_gets_all_that_it_takes(
-    desk: Desk, how: str
-) -> None:
-    deaf = Deaf(desk, "w1/b1")
-    deaf.heartbeat()
-    for n in range(20):
-        desk.event(f"t{n}")
-    deaf.stay(95)
-    lease = desk.leases()[-1]
-    heard = ScriptedWorker(desk, "w1/b1", partition=7 if how == "reads another partition" else 3)
-    if how == "ends a job":
-        heard.end(lease, "succeeded")
-    before = len(desk.leases())
-    heard.heartbeat(*([lease] if how == "lists a lease" else []))
-    assert len(desk.leases()) - before >= 9
-
-
 def test_a_job_whose_leases_are_never_confirmed_is_a_suspect_and_confirmed_then(
     desk: Desk,
 ) -> None:
@@ -245,7 +179,7 @@ def test_a_job_whose_leases_are_never_confirmed_is_a_suspect_and_confirmed_then(
     assert (desk.job(job_id).lost, desk.job(job_id).lost_alone) == (1, 1)
 
 
-def test_what_a_leaving_process_was_sent_meanwhile_goes_elsewhere_at_once(desk: Desk) -> None:
+def test_the_leases_of_a_process_that_ended_run_out(desk: Desk) -> None:
     leaving = ScriptedWorker(desk, "w1/b1", attempts=1, slots=20)
     leaving.heartbeat()
     unread, read = desk.event("t1"), desk.event("t2")
@@ -253,9 +187,10 @@ def test_what_a_leaving_process_was_sent_meanwhile_goes_elsewhere_at_once(desk: 
     other = ScriptedWorker(desk, "w2/b1", attempts=1)
     other.heartbeat()
     leaving.leave()
+    assert desk.lease(desk.event("t3")).worker_id == "w2/b1", "it is sent nothing more"
+    other.stay(31)
     assert (desk.lease(unread).worker_id, desk.lease(unread).attempt) == ("w2/b1", 1)
     assert desk.job(read).end_reason == "worker_lost", "its only attempt had begun"
-    assert desk.lease(desk.event("t3")).worker_id == "w2/b1", "it is sent nothing more"
 
 
 def test_the_history_keeps_the_newest_ten_runs_that_did_not_succeed(desk: Desk) -> None:
@@ -311,7 +246,7 @@ def test_thousands_of_leases_are_taken_back_in_parts(desk: Desk) -> None:
     desk.driver.advance(0.2)  # leases go out in parts, too
     assert len(desk.leases()) == 650
     before = len(desk.driver.output("jobs"))
-    worker.leave()
+    ScriptedWorker(desk, "w1/b2").heartbeat(free=0)
     parts = []
     while (written := len(desk.driver.output("jobs"))) > before:
         parts.append(written - before)
@@ -349,8 +284,8 @@ def test_a_lease_that_is_over_takes_nothing_from_a_newer_one_of_its_job(desk: De
     first = desk.lease(job_id)
     other = ScriptedWorker(desk, "w2/b1", types=("refund",), slots=1)
     with desk.held_back():
-        worker.leave()
-        worker.decline(first, "full")
+        ScriptedWorker(desk, "w1/b2").heartbeat(free=0)
+        worker.decline(first)
         other.heartbeat()
     assert desk.lease(job_id).epoch == 2
     other.heartbeat(desk.lease(job_id), free=0)
@@ -365,9 +300,9 @@ def test_a_loss_ends_a_cancelled_job_with_the_reason_that_was_given(
     ids = [desk.event(f"t{n}") for n in range(3)]
     for job_id in ids:
         desk.cancel(job_id)
-    worker.decline(desk.lease(ids[0]), "full")
+    worker.decline(desk.lease(ids[0]))
     worker.end(desk.lease(ids[1]), "retry", error="CancelledError: ")
-    worker.leave()
+    ScriptedWorker(desk, "w1/b2").heartbeat()
     ends = {(desk.job(job_id).status, desk.job(job_id).last_error) for job_id in ids}
     assert ends == {("cancelled", "Cancelled: not needed")}
     assert desk.job(ids[2]).cancel_reason == "not needed"
@@ -472,7 +407,9 @@ def test_a_worker_that_gave_a_job_back_gets_it_again_if_there_is_no_other(desk: 
     assert (desk.job(job_id).status, desk.lease(job_id).epoch) == ("running", 2)
 
 
-def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(desk: Desk) -> None:
+def test_leases_of_a_process_that_was_replaced_are_taken_back_after_an_abort_as_well(
+    desk: Desk,
+) -> None:
     """They waited for their terms to end, a part of them."""
     worker = ScriptedWorker(desk, slots=1_000)
     worker.heartbeat()
@@ -480,7 +417,7 @@ def test_leases_of_a_process_that_left_are_taken_back_after_an_abort_as_well(des
         for n in range(650):
             desk.event(f"t{n}")
     desk.driver.advance(0.2)
-    worker.leave()
+    ScriptedWorker(desk, "w1/b2").heartbeat(free=0)
     desk.abort()
     desk.driver.advance(1)
     assert {desk.job(lease.job_id).status for lease in desk.leases()} == {"pending"}
@@ -493,7 +430,7 @@ def test_a_silence_that_is_over_delays_no_later_loss(desk: Desk, worker: Scripte
     job_id = desk.event("t1")
     lease = desk.lease(job_id)
     worker.heartbeat(lease)
-    desk.driver.unread.add("jobs.commands")
+    desk.driver.unread.add("link")
     desk.driver.advance(40)
     worker.heartbeat(lease)
     desk.driver.advance(1)

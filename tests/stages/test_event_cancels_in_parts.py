@@ -164,8 +164,8 @@ def test_a_job_of_the_rest_whose_worker_is_gone_is_cancelled(
 ) -> None:
     with desk.held_back():
         event(desk, "s1", "ticket.solved")
-        worker.decline(desk.lease(running[-1]), "draining")
-        worker.leave()
+        worker.decline(desk.lease(running[-1]))
+        ScriptedWorker(desk, "w1/b2").heartbeat()
     desk.driver.advance(2)
     assert set(statuses(desk, *running)) == {"cancelled"}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from support.dispatching import CLUSTER_KEY, ROUTES, envelope
+from support.dispatching import ROUTES, envelope
 
 from streams import dedup, dispatcher, pipeline, scheduler
 from streams.errors import ConfigError
@@ -29,7 +29,7 @@ def stages(fused: bool) -> list[AnyStage]:
     parts = (
         dedup.stage(TOPOLOGY),
         scheduler.stage(TOPOLOGY),
-        dispatcher.stage(TOPOLOGY, CLUSTER_KEY),
+        dispatcher.stage(TOPOLOGY),
     )
     return [FusedStage("pipeline", parts)] if fused else list(parts)
 
@@ -54,8 +54,8 @@ def command(driver: TopologyTestDriver, body: Submit | Heartbeat, job_id: str = 
 
 
 def heartbeat(driver: TopologyTestDriver) -> None:
-    handlers = (Handler("draft_reply", 3, (10,), 300),)
-    command(driver, Heartbeat(WORKER, "default", 3, 4, (), handlers, received=0, leaving=False))
+    driver.link().connect(WORKER, "default", (Handler("draft_reply", 3, (10,), 300),))
+    driver.link().beat(WORKER, 1, 4, driver._clock.monotonic())
 
 
 def commits(driver: TopologyTestDriver, act: Callable[[], object]) -> int:
@@ -81,7 +81,7 @@ def marks(records: list[Record]) -> list[bool]:
 def test_from_a_delivery_to_a_lease_is_one_transaction(driver: TopologyTestDriver) -> None:
     heartbeat(driver)
     assert commits(driver, lambda: deliver(driver, "1")) == 1
-    assert len(driver.output("jobs.work.default")) == 1
+    assert len(driver.output("link")) == 1
     assert marks(driver.output("events")) == [True]
 
 
@@ -193,4 +193,4 @@ def test_a_stage_that_cannot_be_fused_is_told() -> None:
     audit = StageDeclaration("audit", ("jobs",), (), ())
     stages = {**topology.stages, "audit": audit}
     with pytest.raises(ConfigError, match="stage audit cannot be fused: name only dedup, "):
-        pipeline.stage(replace(topology, stages=stages, fused=("dedup", "audit")), b"k" * 32)
+        pipeline.stage(replace(topology, stages=stages, fused=("dedup", "audit")))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from support.dispatching import CLUSTER_KEY, ROUTES, Desk, envelope
+from support.dispatching import ROUTES, Desk, envelope
 from support.returning import give_back, letters, outcome
 
 from streams import dead_letter, pipeline
@@ -53,7 +53,7 @@ def test_a_letters_time_is_never_later_than_its_return_nor_before_all_time(
     at: int, type_: str, routed: bool
 ) -> None:
     """Otherwise a writer of the input could move the stage's time, or end the stage for good."""
-    driver = TopologyTestDriver([pipeline.stage(FLOW, CLUSTER_KEY)], FLOW, partitions=1)
+    driver = TopologyTestDriver([pipeline.stage(FLOW)], FLOW, partitions=1)
     event = ENVELOPE.encode(replace(envelope("acme", "1", type_), routed=routed))
     for stage, topic in (("dedup", "events.received"), ("dispatcher", "events")):
         give_back(driver, FLOW, forged(stage, topic, event, timestamp=at))

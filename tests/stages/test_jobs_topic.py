@@ -27,7 +27,7 @@ def test_an_end_is_published_even_if_the_id_lives_again_in_its_transaction() -> 
     worker.heartbeat()
     start = desk.driver.now
     job_id = desk.event("t1", at=start)
-    with desk.driver.together():
+    with desk.held_back(logged=True):
         worker.end(desk.lease(job_id), "succeeded", result="1")
         desk.event("t1", at=start + desk.topology.window_ms)
     ends = [job for job in written(desk, job_id) if job.status == SUCCEEDED]

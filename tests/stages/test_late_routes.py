@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import REGISTRY
-from support.dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
+from support.dispatching import ROUTES, Desk, ScriptedWorker, envelope
 
 from streams import dedup, dispatcher
 from streams.runtime.driver import TopologyTestDriver
@@ -50,7 +50,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.topology = replace(load(), routes=())
-        stages = [dedup.stage(self.topology), dispatcher.stage(self.topology, CLUSTER_KEY)]
+        stages = [dedup.stage(self.topology), dispatcher.stage(self.topology)]
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
 
     def deliver(self, key: str = "t1") -> tuple[str, str | None]:
@@ -70,7 +70,7 @@ class Arrivals:
         """Every process anew, with these routes."""
         self.topology = replace(self.topology, routes=routes)
         stages = {"dedup": dedup.stage(self.topology)}
-        stages["dispatcher"] = dispatcher.stage(self.topology, CLUSTER_KEY)
+        stages["dispatcher"] = dispatcher.stage(self.topology)
         for name, stage in stages.items():
             self.driver.run_of(name).stage = stage
             self.driver.restart(name)

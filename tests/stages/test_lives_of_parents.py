@@ -65,7 +65,7 @@ def test_a_parent_that_is_asked_for_again_keeps_the_jobs_that_it_asks_for_again(
     middle = family.lease_of(family.enqueue(root))
     ids = [family.enqueue(middle, f"c{n}") for n in range(MANY)]
     park_all(family, ids)
-    with family.desk.held_back():
+    with family.desk.held_back(logged=True):
         family.fail(middle, root)
         family.desk.replay("job_again", root.job_id)
     family.enqueue(family.lease_of("job_again"))
@@ -94,7 +94,7 @@ def test_a_gather_goes_on_whose_parent_a_replay_has_before_the_stage_ended_it(
         family.park(leases[each], sleep(300 * DAY))
     first, second = family.gather(middle, 2, limit=1)
     below = family.lease_of(first)
-    with family.desk.held_back():
+    with family.desk.held_back(logged=True):
         family.end(below)
         family.fail(root)
         family.desk.replay("job_again", root.job_id)

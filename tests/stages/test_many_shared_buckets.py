@@ -6,13 +6,13 @@ import itertools
 from typing import Any
 
 from support.derived import part
-from support.dispatching import CLUSTER_KEY
 from support.shared_limits import Floor
 
 from streams.dispatcher import permit_rows
 from streams.dispatcher.parts import permits
 from streams.dispatcher.parts.permit_owners import PermitOwners
 from streams.dispatcher.stage import Dispatcher
+from streams.dispatcher.workers.roster import Roster
 from streams.limits.buckets import Bucket
 from streams.limits.permits import Holding
 from streams.limits.sharing import Share
@@ -28,7 +28,7 @@ def test_what_is_held_and_handed_out_of_many_buckets_is_loaded_in_parts() -> Non
         bucket = Bucket("customers", "", str(number))
         permit_rows.hold(task.stores["parts"], bucket, Holding(number + 1))
         permit_rows.give(task.stores["parts"], bucket, 1, Share(number + 1, 1, 1, 0, 1))
-    fresh = Dispatcher(floor.topology, CLUSTER_KEY, 0)
+    fresh = Dispatcher(floor.topology, Roster(floor.topology.leases), 0)
     caps, owners = fresh.shared.queue.limited.caps, part(fresh, PermitOwners)
     loaded = [0]
     for _ in fresh.restored(task.ctx):

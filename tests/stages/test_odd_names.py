@@ -40,7 +40,7 @@ def test_a_command_with_a_nul_in_a_name_is_a_dead_letter(
     desk = Desk()
     desk.command(body, job_id, tenant=tenant)
     desk.command(Cancel("not needed", None), "job_x", tenant="acme")
-    assert [letter.reason for letter in desk.dead_letters()] == ["bad_id"]
+    assert desk.refusals() == ["bad_id"]
     desk.driver.advance(31 * DAY)
     desk.driver.restart("dispatcher")
     desk.driver.advance(1)
@@ -72,7 +72,7 @@ def test_a_name_that_no_key_of_a_limit_takes_ends_no_dispatcher(
         desk.command(body, "job_x")
     else:
         desk.command(replace(body, run_id=lease.run_id), first, lease.epoch)
-    assert [letter.reason for letter in desk.dead_letters()] == ["bad_id"]
+    assert desk.refusals() == ["bad_id"]
     second = desk.event("t2")
     worker.stay(2, lease)
     assert desk.job(second).status == "running"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.delivering import Deliveries
-from support.dispatching import CLUSTER_KEY, envelope, topology
+from support.dispatching import envelope, topology
 from support.odd_records import (
     BYTES,
     HEADERS,
@@ -149,7 +149,7 @@ def test_scheduler(records: list[tuple[Any, ...]], together: bool) -> None:
     st.booleans(),
 )
 def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
-    goes_on(dispatcher.stage(TOPOLOGY, CLUSTER_KEY), records, together)
+    goes_on(dispatcher.stage(TOPOLOGY), records, together)
 
 
 @pytest.mark.long

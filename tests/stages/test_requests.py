@@ -216,15 +216,15 @@ def test_who_lists_a_superseded_lease_is_told_that_it_lost_it(
     job_id = desk.event("t1")
     old = desk.lease(job_id)
     desk.driver.advance(31)
-    other = ScriptedWorker(desk, "w2/b1", partition=5)
+    other = ScriptedWorker(desk, "w2/b1")
     other.heartbeat()
     desk.driver.advance(31)
     other.heartbeat()
     assert desk.lease(job_id).worker_id == "w2/b1"
     worker.heartbeat(old)
-    ((partition, reply),) = [each for each in desk.all_replies() if each[1].kind == "lost"]
+    ((to, reply),) = [each for each in desk.all_replies() if each[1].kind == "lost"]
     assert (reply.worker_id, reply.job_id, reply.epoch) == ("w1/b1", job_id, 1)
-    assert partition == worker.partition
+    assert to == "w1/b1"
     assert worker.claim(old).kind == "lost"
 
 
@@ -244,6 +244,6 @@ def test_who_lists_a_lease_of_a_job_that_ended_or_is_unknown_is_told(
 def test_the_earlier_boot_of_an_instance_is_told_too(desk: Desk, worker: ScriptedWorker) -> None:
     worker.heartbeat()
     lease = desk.lease(desk.event("t1"))
-    ScriptedWorker(desk, "w1/b2", partition=4).heartbeat()
+    ScriptedWorker(desk, "w1/b2").heartbeat()
     worker.heartbeat(lease)
     assert [(r.kind, r.worker_id, r.epoch) for r in desk.replies()] == [("lost", "w1/b1", 1)]

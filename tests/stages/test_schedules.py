@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 from support.counted_work import instructions
-from support.dispatching import CLUSTER_KEY
 from support.scheduling import DAY, HOUR, MINUTE, Clockwork, clock, moment, spec
 
 from streams import dispatcher, scheduler
@@ -520,7 +519,7 @@ def test_a_stage_with_schedules_far_ahead_rests(works: Clockwork) -> None:
 def test_a_store_of_another_shape_is_built_anew() -> None:
     works = Clockwork()
     works.schedule(every_seconds=60)
-    stages = [dispatcher.stage(works.topology, CLUSTER_KEY), scheduler.stage(works.topology)]
+    stages = [dispatcher.stage(works.topology), scheduler.stage(works.topology)]
     driver = TopologyTestDriver(stages, works.topology, partitions=1)
     driver._broker.records["schedules", 0] += works.driver.output("schedules")
     driver.restart("dispatcher")

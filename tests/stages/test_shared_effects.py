@@ -127,14 +127,14 @@ def test_a_job_that_waits_for_something_else_by_now_is_left_alone(
 
 
 def test_a_job_whose_other_job_is_lost_asks_again(desk: Desk, worker: ScriptedWorker) -> None:
-    other = ScriptedWorker(desk, "w2/b1", partition=4)
+    other = ScriptedWorker(desk, "w2/b1")
     first, second = job(desk, "t1"), job(desk, "t2")
     claim(worker, first)
     claim(worker, second)
     worker.end(second, "blocked", result=f'["tenant","{EFFECT}"]', error="busy")
     worker.leave()  # the process is gone, and says nothing of its call
     other.heartbeat()
-    other.stay(16)
+    other.stay(46)
     assert claim(other, desk.lease(second.job_id)).kind == "review"
 
 

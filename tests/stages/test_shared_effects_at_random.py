@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.job_states import AT_REST, CANCELLED, NEEDS_REVIEW, SUCCEEDED
-from streams.serde.lease_mac import open_lease
+from streams.serde.link.messages import Leased
 from streams.serde.records import Lease, Reply, Settle
 
 DAY_MS = 86_400_000
@@ -57,11 +57,11 @@ class World:
 
     def follow(self) -> None:
         """Begin the runs that were leased."""
-        work = self.desk.driver.output("jobs.work.default")
-        for record in work[self.followed :]:
-            lease = open_lease(record.value, CLUSTER_KEY)
-            self.runs[lease.job_id] = Run(lease)
-        self.followed = len(work)
+        said = self.desk.said()
+        for _, message in said[self.followed :]:
+            if isinstance(message, Leased):
+                self.runs[message.lease.job_id] = Run(message.lease)
+        self.followed = len(said)
 
     def go_on(self) -> None:
         self.follow()

@@ -203,7 +203,7 @@ def test_one_that_is_begun_again_is_kept_for_the_longer_time(
     assert shared(desk) == []
 
 
-@pytest.mark.parametrize("keep_ms", [-(2**63), -1, 0, 2**63 - 1])
+@pytest.mark.parametrize("keep_ms", [-(2**53), -1, 0, 2**53])
 def test_an_absurd_time_costs_nobody_anything(
     desk: Desk, worker: ScriptedWorker, keep_ms: int
 ) -> None:

@@ -13,9 +13,9 @@ from support.dispatching import Desk
 from support.office import office
 
 from streams import App, Context, Retry
+from streams.serde.codec import JOB_TYPES
 from streams.topology.limits import Limit
 from streams.topology.model import JobType
-from streams.worker.typed import announcement
 
 Client = TestClient[Any, Any]
 JOBS = "/v1/tenants/acme/jobs"
@@ -71,8 +71,8 @@ async def client(
 
 
 def announce(desk: Desk, app: App) -> None:
-    letter = announcement.letter(app.announced(), desk.topology.partitions)
-    desk.driver.pipe(letter.topic, letter.key, letter.value)
+    found = app.announced()
+    desk.driver.pipe("jobs.types", found.app.encode(), JOB_TYPES.encode(found))
     desk.driver.advance(0.1)
 
 

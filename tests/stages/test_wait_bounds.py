@@ -91,7 +91,7 @@ def test_a_wait_with_a_nul_is_a_dead_letter(wait: Wait, how: str) -> None:
     at = Waiter()
     lease = at.job()
     (listen if how == "listen" else at.__class__.park)(at, lease, wait)
-    assert [letter.reason for letter in at.desk.dead_letters()] == ["bad_id"]
+    assert at.desk.refusals() == ["bad_id"]
 
 
 @pytest.mark.parametrize("order", ["before", "after"])

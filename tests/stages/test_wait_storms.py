@@ -143,7 +143,7 @@ def test_a_wake_goes_to_no_worker_of_older_code_that_lacks_the_job_type(fused: b
         storm.reply(job_id)
     assert storm.new_leases() == []
     assert {storm.desk.job(job_id).status for job_id in storm.ids} == {"pending"}
-    newer = CountingWorker(storm.desk, "w2/b1", slots=1_000, types=("draft_reply",), partition=4)
+    newer = CountingWorker(storm.desk, "w2/b1", slots=1_000, types=("draft_reply",))
     newer.heartbeat()
     storm.desk.driver.advance(0.2)
     leases = storm.desk.leases()[WAITS:]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from support import whole_flow
-from support.whole_flow import LATER, STAGES, STORES, TICKETS, WORK, Flow, Story, flow, play
+from support.whole_flow import LATER, STAGES, STORES, TICKETS, Flow, Story, flow, play
 
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.codec import SCHEDULE
@@ -188,7 +188,7 @@ async def test_a_worker_that_falls_silent_loses_its_job_after_its_term() -> None
         assert (at.jobs()[job_id].status, at.jobs()[job_id].lost) == ("scheduled", 1)
         at.start_worker()
         await at.all_ended(job_id)
-        assert len(at.driver.output(WORK)) == 2
+        assert len(at.leases) == 2
 
 
 def again_and_again(stage: str, disturbance: Callable[[], None]) -> Callable[[], None]:

@@ -85,7 +85,7 @@ class Asker:
             None,
             None,
             None,
-            self.worker.received,
+            0,
             None,
             waits=(wait, *more),
         )

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from streams.serde.codec import JOB, REPLY
-from streams.serde.lease_mac import open_lease
-from streams.serde.records import Job, Lease, Reply
+from streams.serde.codec import JOB
+from streams.serde.link import frames
+from streams.serde.link.messages import FromOwner
+from streams.serde.records import Job
 
 _REMEMBERED = 1 << 16
 _remember = lru_cache(_REMEMBERED)
-
-
-@_remember
-def lease(value: bytes, cluster_key: bytes) -> Lease:
-    return open_lease(value, cluster_key)
 
 
 @_remember
@@ -27,5 +23,7 @@ def job(value: bytes) -> Job:
 
 
 @_remember
-def reply(value: bytes) -> Reply:
-    return REPLY.decode(value)
+def said(value: bytes) -> FromOwner:
+    """What an owner said to a worker over the link."""
+    (message,) = frames.from_owner(frames.joined([value]))
+    return message

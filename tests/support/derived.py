@@ -16,7 +16,6 @@ from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
-from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.retention import Retention
 from streams.dispatcher.parts.schedules import Schedules
 from streams.dispatcher.parts.start_deadlines import StartDeadlines
@@ -26,6 +25,7 @@ from streams.dispatcher.parts.unhandled import UnhandledTypes
 from streams.dispatcher.parts.waits import Waits
 from streams.dispatcher.routing import has_begun
 from streams.dispatcher.stage import Dispatcher
+from streams.dispatcher.workers.roster import Roster
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.task import Task
 from streams.serde.keys import after, split
@@ -111,7 +111,7 @@ def processor(task: Task) -> Dispatcher:
 def rebuilt(task: Task) -> tuple[Any, ...]:
     """The same as `derived` of a dispatcher that was just built from the task's stores."""
     shared = processor(task).shared
-    fresh = Dispatcher(shared.topology, shared.cluster_key, shared.partition)
+    fresh = Dispatcher(shared.topology, Roster(shared.topology.leases), shared.partition)
     for _ in fresh.restored(task.ctx):
         pass
     return derived(fresh)
@@ -131,8 +131,6 @@ def after_an_abort(task: Task, whole: PartitionTask) -> tuple[Any, Any]:
     whole.finish()
     whole.rollback()
     now = _undoable(dispatcher)
-    forgotten = before["credits"].keys() - now["credits"].keys()
-    before["credits"] = {k: v for k, v in before["credits"].items() if k not in forgotten}
     return before, now
 
 
@@ -141,10 +139,9 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
     sweep, workers = part(dispatcher, Sweep), shared.workers
     return {
         "derived": derived(dispatcher),
-        "credits": {w.worker_id: (w.sent, w.limit, w.received) for w in workers.roster},
+        "credits": {w.worker_id: (w.sent, w.limit) for w in workers.roster},
         "leases": {
-            (job_id, lease.number, lease.work_partition, lease.dropped, lease.unread)
-            for job_id, lease in workers.running.items()
+            (job_id, lease.dropped, lease.sent_to) for job_id, lease in workers.running.items()
         },
         "given up": [(each.lease.job_id, each.lease.epoch) for each in workers.leases._given_up],
         "circuits": dict(shared.queue._caps.circuits._of),
@@ -159,7 +156,6 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
         "spent": dict(shared.queue._caps.rates._arrivals),
         "seen": dict(part(dispatcher, HeldJobs)._seen),
         "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),
-        "greet": list(part(dispatcher, Questions)._greet),
     }
 
 
@@ -167,7 +163,8 @@ def faults(task: Task) -> Iterator[str]:
     """What is wrong with a dispatcher between two steps, in its stores or in its memory."""
     dispatcher = processor(task)
     table, workers = dispatcher._table, dispatcher.shared.workers
-    if table._rows or table._stored or workers._over or task.ctx.log:
+    sent = any(lease.sent_to for lease in workers._sent)
+    if table._rows or table._stored or workers._over or sent or task.ctx.log:
         yield f"left over: {table._rows}, {table._stored}, {workers._over}, {task.ctx.log._undo}"
     yield from _of_rows(task.stores["jobs"])
     store = task.stores["parts"]
@@ -178,8 +175,7 @@ def faults(task: Task) -> Iterator[str]:
     if not waiting <= known:
         yield f"dead types {waiting}, known are {known}"
     for worker in workers.roster:
-        count = worker.credits if worker.fresh else 0
-        place = (-count, worker.worker_id) if count else None
+        place = (-worker.credits, worker.worker_id) if worker.credits else None
         if worker.place != place:
             yield f"worker {worker}"
     leases = workers.leases

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from streams import dispatcher, scheduler
+from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.link import LINK
+from streams.runtime.memory_link import MemoryLink
+from streams.runtime.processor import Record
 from streams.serde.codec import (
     COMMAND,
     DEAD_LETTER,
@@ -20,7 +24,10 @@ from streams.serde.codec import (
     TENANT,
 )
 from streams.serde.ids import event_job_id, fingerprint, new_id
+from streams.serde.job_states import LEASED
 from streams.serde.keys import tenant_key
+from streams.serde.link import commands, frames
+from streams.serde.link.messages import Answer, FromOwner, Leased, Wanted
 from streams.serde.records import (
     Call,
     Cancel,
@@ -30,6 +37,7 @@ from streams.serde.records import (
     Command,
     CommandBody,
     DeadLetter,
+    DeclareSchedules,
     Declined,
     Duplicate,
     Ended,
@@ -51,6 +59,7 @@ from streams.serde.records import (
     TenantRecord,
     Wait,
 )
+from streams.serde.records.command_kinds import KIND_OF
 from streams.tenants.pauses import Pause
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.load import load
@@ -58,9 +67,7 @@ from streams.topology.model import Route, Topology
 from support import decoded
 from support.step_results import left
 
-CLUSTER_KEY = b"k" * 32
 DIGEST = b"d" * 32
-QUESTIONS = ("who", "wanted")
 ROUTES = (
     Route("zendesk", "ticket.refund", "refund", "webhook"),
     Route("zendesk", "ticket.*", "draft_reply", "webhook"),
@@ -94,36 +101,48 @@ class Desk:
     """One partition's dispatcher and scheduler, on a virtual clock."""
 
     partition = 0
+    orders: Sequence[Record] = ()
+    """What workers sent last."""
+    _link: MemoryLink | None = None
+    _logged = False
 
     def __init__(self, *limits: Limit) -> None:
         self.topology = topology(*limits)
-        stages = [dispatcher.stage(self.topology, CLUSTER_KEY), scheduler.stage(self.topology)]
+        stages = [dispatcher.stage(self.topology), scheduler.stage(self.topology)]
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
-        self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
+        _ = self.driver._broker.records["jobs.commands", 0]  # a log that is begun first is read so
+        self.driver.advance(0.2)  # the tenants in the log are read before anything is leased
 
     def deploy(self, **changes: Any) -> None:
         """The dispatcher starts anew with another topology; its disk stays."""
         self.topology = dataclasses.replace(self.topology, **changes)
         self.driver._broker._topology = self.topology
-        self.driver.run_of("dispatcher").stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        self.driver.run_of("dispatcher").stage = dispatcher.stage(self.topology)
         self.driver.restart("dispatcher", keep_state=True)
 
     @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """What is sent meanwhile comes to the dispatcher in one batch."""
+    def held_back(self, *, logged: bool = False) -> Iterator[None]:
+        """What is sent meanwhile comes to the dispatcher in one batch: that of workers at its end.
+
+        If it is `logged`, workers report on the topic, so that the order among all is kept.
+        """
         flow, self.driver._flow = self.driver._flow, lambda: None  # type: ignore[method-assign]
+        self._logged = logged
         yield
+        self._logged = False
         self.driver._flow = flow  # type: ignore[method-assign]
         self.driver._flow()
+        self._send_again()
 
     def abort(self) -> None:
         """Take the next step, and take it back as an aborted transaction does."""
-        run = self.driver.run_of("dispatcher")
-        if records := run.unprocessed():
+        run, link = self.driver.run_of("dispatcher"), self.driver.link()
+        if records := run.unprocessed() + link.take(10_000):
             run.tasks[0].process(records)
         run.tasks[0].punctuate()
         run.tasks[0].initiate()
         run.tasks[0].rollback()
+        link.again()
 
     @contextmanager
     def without_topic(self, name: str) -> Iterator[None]:
@@ -191,7 +210,17 @@ class Desk:
         call: Call | None = None,
         command_id: str = "",
     ) -> str:
-        """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
+        """A command of `jobs.commands`, appended `at` (now unless told); returns its id.
+
+        What a worker sends goes over the link, as from the worker that it names, or that has, or
+        had, the lease of the run.
+        """
+        if KIND_OF[type(body)].sender == "worker":
+            worker_id = self._worker_of(body)
+            if isinstance(body, DeclareSchedules) and worker_id not in self.driver.link().dialed:
+                self.driver.link().connect(worker_id, "default")
+            self.order(worker_id, body, job_id, epoch, tenant, at=at)
+            return ""
         id_ = command_id or new_id("cmd")
         command = Command(id_, tenant, job_id, epoch, self.driver.now, body, call)
         value = COMMAND.encode(command)
@@ -199,6 +228,55 @@ class Desk:
             "jobs.commands", b"acme", value, partition=self.partition, timestamp=at or None
         )
         return command.command_id
+
+    def order(
+        self,
+        worker_id: str,
+        body: CommandBody,
+        job_id: str = "",
+        epoch: int = 0,
+        tenant: str = "acme",
+        *,
+        at: int = 0,
+    ) -> None:
+        """A command of a worker, over the link."""
+        if self._logged:
+            self.logged(body, job_id, epoch, tenant)
+            return
+        command = Command("", tenant, job_id, epoch, self.driver.now, body)
+        value = frames.encoded(commands.order(self.partition, 1, command))
+        sent = Record(LINK, self.partition, NO_OFFSET, self.driver.now, worker_id.encode(), value)
+        self.orders = (*self.orders[-20:], sent)
+        self._send_again()
+        self.driver.pipe(*sent[:1], *sent[4:6], partition=self.partition, timestamp=at or None)
+        self._send_again()
+
+    def _send_again(self) -> None:
+        """Have workers send to a new process what the one before did not acknowledge.
+
+        A heartbeat is of the owner that it was for: no other one is sent it.
+        """
+        while (link := self.driver.link()) is not self._link:
+            if self._link is not None:
+                for record in self._link.unacknowledged:
+                    if b'"kind":"heartbeat"' not in (record.value or b""):
+                        link.send(record)
+            self._link = link
+            self.driver._flow()
+
+    def logged(
+        self, body: CommandBody, job_id: str = "", epoch: int = 0, tenant: str = "acme"
+    ) -> None:
+        """A command that a worker of an earlier release wrote on `jobs.commands`."""
+        command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
+        value = COMMAND.encode(command)
+        self.driver.pipe("jobs.commands", b"acme", value, partition=self.partition)
+
+    def _worker_of(self, body: CommandBody) -> str:
+        named = getattr(body, "worker_id", "")
+        run_id = getattr(body, "run_id", "")
+        found = [lease.worker_id for lease in self.leases() if lease.run_id == run_id]
+        return named or next(iter(found), "w1/b1")
 
     def submit(
         self,
@@ -233,7 +311,7 @@ class Desk:
         """Start the dispatcher anew on its state, under a topology with other routes."""
         self.topology = dataclasses.replace(self.topology, routes=routes, **changes)
         run = self.driver.run_of("dispatcher")
-        run.stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        run.stage = dispatcher.stage(self.topology)
         self.driver.restart("dispatcher", keep_state=True)
         self.driver.advance(0.5)
 
@@ -242,31 +320,39 @@ class Desk:
         records = [r for r in self.driver.output("jobs") if r.key == job_id.encode()]
         return decoded.job(records[-1].value)
 
+    def said(self) -> list[tuple[str, FromOwner]]:
+        """What was said to workers over the link, in that order: to whom, and what."""
+        records = self.driver.output(LINK)
+        return [((r.key or b"").decode(), decoded.said(r.value or b"")) for r in records]
+
     def leases(self) -> list[Lease]:
-        """Every lease: of the default pool in order, then those of other pools."""
-        pools = sorted(self.topology.pools, key=lambda pool: (pool != "default", pool))
-        work = [record for pool in pools for record in self.driver.output(f"jobs.work.{pool}")]
-        return [decoded.lease(record.value, CLUSTER_KEY) for record in work]
+        """Every lease, in the order in which they were sent."""
+        return [message.lease for _, message in self.said() if isinstance(message, Leased)]
 
     def lease(self, job_id: str) -> Lease:
         """The newest lease of a job."""
         return [lease for lease in self.leases() if lease.job_id == job_id][-1]
 
     def replies(self) -> list[Reply]:
-        """What was said to runs, in order of partitions."""
-        return [reply for _, reply in self.all_replies() if reply.kind not in QUESTIONS]
+        """What was said to runs, in that order."""
+        return [reply for _, reply in self.all_replies()]
 
-    def questions(self, kind: str) -> list[tuple[int, str]]:
-        """What was asked of workers: partition, and worker or nothing for everybody."""
-        return [(to, r.worker_id) for to, r in self.all_replies() if r.kind == kind]
+    def all_replies(self) -> list[tuple[str, Reply]]:
+        """With the worker to which each went."""
+        return [(to, said.reply) for to, said in self.said() if isinstance(said, Answer)]
 
-    def all_replies(self) -> list[tuple[int, Reply]]:
-        """With the partition each went to."""
-        records = self.driver.output("jobs.replies")
-        return [(record.partition, decoded.reply(record.value)) for record in records]
+    def asked(self) -> list[str]:
+        """The workers that were asked for credits, once for each time."""
+        return [worker_id for worker_id, said in self.said() if isinstance(said, Wanted)]
 
     def dead_letters(self) -> list[DeadLetter]:
         return [DEAD_LETTER.decode(record.value) for record in self.driver.output("dlq")]
+
+    def refusals(self) -> list[str]:
+        """The reasons of commands that nobody could apply: of topics, then of the link."""
+        told = [said.reply for _, said in self.said() if isinstance(said, Answer) and said.number]
+        letters = [letter.reason for letter in self.dead_letters()]
+        return letters + [reply.message.partition(":")[0] for reply in told]
 
     def ledger(self) -> list[LedgerEntry]:
         """Every entry written, in order."""
@@ -285,49 +371,112 @@ class ScriptedWorker:
         types: tuple[str, ...] = (),
         attempts: int = 3,
         backoff: tuple[float, ...] = (10, 30),
-        partition: int = 3,
         pool: str = "default",
+        tenants: frozenset[str] | None = None,
     ) -> None:
         self.pool = pool
         self.desk = desk
         self.name = name
         self.slots = slots
-        self.partition = partition
+        self.tenants = tenants
+        self.forgets = False
+        """Whether it has lost all leases by the time at which it dials again."""
+        self._link: MemoryLink | None = None
+        self._before = 0
+        self._beats = 0
+        self._told: tuple[Handler, ...] = ()
         names = types or ("draft_reply", "refund")
         self.handlers = tuple(Handler(name, attempts, backoff, 300) for name in names)
 
     @property
-    def received(self) -> int:
-        """It has read every lease that was sent to it."""
+    def sent(self) -> int:
+        """How many leases were sent to it so far."""
         return sum(lease.worker_id == self.name for lease in self.desk.leases())
+
+    @property
+    def received(self) -> int:
+        """It has read every lease that was sent to it over its connection."""
+        return self.sent - self._before
+
+    @property
+    def is_connected(self) -> bool:
+        link = self.desk.driver.link()
+        return self._link is link and self.name in link.dialed
+
+    def connect(self) -> None:
+        """Dial the process that owns the partition, unless that is done.
+
+        This ends the connection of another boot of the same instance.
+        """
+        link = self.desk.driver.link()
+        instance = self.name.rpartition("/")[0] + "/"
+        for other in [each for each in link.dialed if each.startswith(instance)]:
+            if other != self.name:
+                link.disconnect(other)
+        if self._told != self.handlers:
+            self.lose_connection()
+        if not self.is_connected:
+            self._link, self._before, self._told = link, self.sent, self.handlers
+            link.connect(self.name, self.pool, self.handlers, self.tenants)
+
+    def beat(self, free: int | None = None, *, draining: bool = False) -> None:
+        """Give a sign of life: it takes `free` more leases, as many as it has slots unless told."""
+        assert self._link is not None
+        self._beats += 1
+        limit = self.received + (self.slots if free is None else free)
+        now = self.desk.driver._clock.monotonic()
+        self._link.beat(self.name, self._beats, limit, now, draining=draining)
 
     def heartbeat(
         self,
         *tarpit: Lease,
         free: int | None = None,
         waits: bool = False,
-    ) -> str:
+    ) -> None:
+        """Give a sign of life, and list leases: those that it has, if it dials just now."""
+        if not (tarpit or self.forgets or self.is_connected):
+            tarpit = self.living()
+        self.connect()
+        self.beat(free)
+        self.lists(*tarpit, waits=waits)
+        if not self.is_connected:  # the process died meanwhile
+            self.connect()
+            self.beat(free)
+            self.lists(*(tarpit or self.living()), waits=waits)
+
+    def living(self) -> tuple[Lease, ...]:
+        """Its leases whose runs have not ended."""
+        mine = [lease for lease in self.desk.leases() if lease.worker_id == self.name]
+        newest = {lease.job_id: lease for lease in mine}
+        jobs = {job_id: self.desk.job(job_id) for job_id in newest}
+        return tuple(
+            lease
+            for job_id, lease in newest.items()
+            if jobs[job_id].epoch == lease.epoch and jobs[job_id].status in LEASED
+        )
+
+    def lists(self, *tarpit: Lease, waits: bool = False) -> None:
+        """List leases, and give no sign of life of the connection."""
         held = tuple(
             HeldLease(lease.job_id, lease.epoch, lease.alone and waits) for lease in tarpit
         )
-        free = self.slots if free is None else free
-        return self.desk.command(
-            Heartbeat(
-                self.name,
-                self.pool,
-                self.partition,
-                free,
-                held,
-                self.handlers,
-                received=self.received,
-                leaving=False,
-            )
-        )
+        self.order(Heartbeat(self.name, "", 0, 0, held, (), received=0, leaving=False))
+
+    def order(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
+        """Send a command."""
+        self.desk.order(self.name, body, job_id, epoch)
+
+    def lose_connection(self) -> None:
+        """Its connection breaks; it dials again with its next heartbeat."""
+        if self.is_connected and self._link is not None:
+            self._link.disconnect(self.name)
+        self._link = None
 
     def leave(self) -> None:
-        """The last word of a process that ends in order."""
-        body = Heartbeat(self.name, self.pool, self.partition, 0, (), (), leaving=True, received=0)
-        self.desk.command(body)
+        """End in order: take nothing more, and close the connection."""
+        self.connect()
+        self.beat(0, draining=True)
+        self.lose_connection()
 
     def stay(self, seconds: float, *tarpit: Lease, free: int | None = None) -> None:
         """Let time pass, with a heartbeat each five seconds and one at its end."""
@@ -352,7 +501,7 @@ class ScriptedWorker:
         """Ask, and return the answer."""
         body = Claim(
             self.name,
-            self.partition,
+            0,
             claim_id or new_id("clm"),
             lease.run_id,
             action,
@@ -362,7 +511,7 @@ class ScriptedWorker:
             keep_ms,
             model,
         )
-        self.desk.command(body, lease.job_id, lease.epoch)
+        self.order(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
     def outcome(
@@ -378,22 +527,22 @@ class ScriptedWorker:
     ) -> None:
         called = reply.claim_id, lease.run_id, action
         body = Outcome(*called, status, result, None, once_per, blames_tool)
-        self.desk.command(body, lease.job_id, lease.epoch)
+        self.order(body, lease.job_id, lease.epoch)
 
     def step(self, lease: Lease, name: str, value: str, claim_id: str = "") -> None:
         (result,) = left({name: value})
         done = Checkpoint(lease.run_id, result, claim_id)
-        self.desk.command(done, lease.job_id, lease.epoch)
+        self.order(done, lease.job_id, lease.epoch)
 
     def claim_step(self, lease: Lease, model: str, *, claim_id: str = "") -> Reply:
         """Ask for the call of a model by a step, and return the answer."""
         asked = claim_id or new_id("clm"), lease.run_id, "draft", model
-        body = ClaimStep(self.name, self.partition, *asked)
-        self.desk.command(body, lease.job_id, lease.epoch)
+        body = ClaimStep(self.name, 0, *asked)
+        self.order(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
     def step_failed(self, lease: Lease, claim_id: str) -> None:
-        self.desk.command(StepFailed(lease.run_id, claim_id), lease.job_id, lease.epoch)
+        self.order(StepFailed(lease.run_id, claim_id), lease.job_id, lease.epoch)
 
     def end(
         self,
@@ -408,13 +557,16 @@ class ScriptedWorker:
         diverged: str | None = None,
         waits: tuple[Wait, ...] = (),
     ) -> None:
-        told = (result, error, after, self.received, traceback, diverged, waits)
-        body = Ended(self.name, lease.run_id, free, status, *told)
-        self.desk.command(body, lease.job_id, lease.epoch)
+        if self.is_connected:
+            self.beat(free)
+        told = (result, error, after, 0, traceback, diverged, waits)
+        body = Ended(self.name, lease.run_id, 0, status, *told)
+        self.order(body, lease.job_id, lease.epoch)
 
-    def decline(self, lease: Lease, reason: Any) -> None:
-        body = Declined(self.name, reason, 0, "no", received=self.received)
-        self.desk.command(body, lease.job_id, lease.epoch)
+    def decline(self, lease: Lease) -> None:
+        """It has no slot for a lease."""
+        body = Declined(self.name, "full", 0, "no", received=0)
+        self.order(body, lease.job_id, lease.epoch)
 
 
 def envelope(tenant: str, key: str, type_: str) -> Envelope:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+from streams.runtime.link import LINK
 from streams.serde.codec import WORKFLOW
 from streams.serde.ids import child_job_id, new_id
 from streams.serde.keys import workflow_key
-from streams.serde.lease_mac import open_lease
+from streams.serde.link.messages import Leased
 from streams.serde.records import (
     AddChildren,
     ChildSpec,
@@ -28,7 +29,8 @@ from streams.serde.records import (
 )
 from streams.serde.step_ids import CHILD, end_id, gathered_id
 from streams.topology.limits import Limit
-from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
+from support import decoded
+from support.dispatching import Desk, ScriptedWorker
 
 SPACES = b"kKGlYFXaj"
 """The key spaces of children, gathers and waits in the store `parts`."""
@@ -41,7 +43,7 @@ class Caller(ScriptedWorker):
     leased = 0
 
     @property
-    def received(self) -> int:
+    def sent(self) -> int:
         return self.leased
 
 
@@ -65,8 +67,9 @@ class Family:
         """The leases that came since the last call, after some time."""
         self.worker.heartbeat()
         self.desk.driver.advance(seconds)
-        work = self.desk.driver.output("jobs.work.default")
-        found = [open_lease(record.value, CLUSTER_KEY) for record in work[self._read :]]
+        work = self.desk.driver.output(LINK)
+        said = [decoded.said(record.value or b"") for record in work[self._read :]]
+        found = [message.lease for message in said if isinstance(message, Leased)]
         self._read = len(work)
         own = [lease for lease in found if lease.worker_id == self.worker.name]
         self.worker.leased += len(own)
@@ -147,7 +150,7 @@ class Family:
 
     def park(self, lease: Lease, *waits: Wait) -> None:
         told = Ended(self.worker.name, lease.run_id, 1_000, "parked", None, None, None, 0, None)
-        body = dataclasses.replace(told, received=self.worker.received, waits=waits)
+        body = dataclasses.replace(told, received=0, waits=waits)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def end(self, lease: Lease, status: str = "succeeded", **more: Any) -> None:
@@ -180,7 +183,7 @@ class Family:
         return [reply for reply in self.desk.replies() if reply.claim_id][-1]
 
     def _say(self, lease: Lease, body: Callable[..., Any], *asked: object) -> None:
-        whose = self.worker.name, self.worker.partition, new_id("clm"), lease.run_id
+        whose = self.worker.name, 0, new_id("clm"), lease.run_id
         self.desk.command(body(*whose, *asked), lease.job_id, lease.epoch)
 
 

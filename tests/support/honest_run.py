@@ -34,7 +34,6 @@ from streams.serde.records import (
     Envelope,
     EventInfo,
     Job,
-    Lease,
     LedgerEntry,
     PayloadRef,
     Schedule,
@@ -100,7 +99,7 @@ class HonestRun:
     submitted: list[Submitted] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     stores: list[StoreFinding] = field(default_factory=list)
-    leases: list[Seen[Lease]] = field(default_factory=list)
+    leased: list[Seen[Job]] = field(default_factory=list)
     high_water: Counter[str] = field(default_factory=lambda: Counter({CAPPED_TENANT: CAP}))
     kill_wanted: bool = False
     outgoing: HonestDeliveries = field(init=False)
@@ -119,12 +118,11 @@ class HonestRun:
         records = Records(
             self.received,
             self.events,
-            self.jobs,
+            [*self.leased, *self.jobs],
             self.commands,
             self.schedule,
             self.ledger,
             self.dead,
-            self.leases,
             self.outgoing.rows,
             self.outgoing.attempts,
         )
@@ -152,33 +150,10 @@ class HonestRun:
         )
 
     def lease(self, id_: str, epoch: int) -> None:
-        """A lease of a job."""
-        granted = Lease(
-            "worker-1/b",
-            id_,
-            epoch,
-            f"run-{id_}-{epoch}",
-            "acme",
-            id_,
-            JOB_TYPE,
-            1,
-            1,
-            5,
-            60,
-            10,
-            0,
-            None,
-            None,
-            "{}",
-            None,
-            (),
-            None,
-            "hb",
-            0,
-            number=0,
-            alone=False,
-        )
-        self.leases.append(seen("jobs.work.default", granted))
+        """A job as it was when it was leased, before all that is known of it."""
+        running = _job(id_, "acme", JOB_TYPE, "running", 1, None)
+        leased = replace(running, epoch=epoch, run_id=f"run-{id_}-{epoch}")
+        self.leased.append(seen("jobs", leased))
 
     def change_job(self, id_: str, **changes: Any) -> None:
         """Another newest state of a job, on the topic and over HTTP."""

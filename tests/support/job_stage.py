@@ -9,12 +9,11 @@ import os
 from collections.abc import Callable
 
 from streams import dedup, dispatcher, pipeline, scheduler
-from streams.runtime.runner import run_stage
+from streams.link.running import run_owner
 from streams.runtime.stage import AnyStage
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
-from streams.vault.key_encryption import read_cluster_keys
 from support import fault_points
 
 if __name__ == "__main__":
@@ -23,11 +22,10 @@ if __name__ == "__main__":
     name = os.environ["STAGE"]
     configure_logging(settings, stage=name, instance=settings.instance)
     topology = load(settings.topology)
-    key = read_cluster_keys(settings)[0]
     made: dict[str, Callable[[], AnyStage]] = {
         "dedup": lambda: dedup.stage(topology),
         "scheduler": lambda: scheduler.stage(topology),
-        "dispatcher": lambda: dispatcher.stage(topology, key),
-        "pipeline": lambda: pipeline.stage(topology, key),
+        "dispatcher": lambda: dispatcher.stage(topology),
+        "pipeline": lambda: pipeline.stage(topology),
     }
-    run_stage(made[name](), topology, settings)
+    run_owner(made[name](), topology, settings)

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streams import pipeline
+from streams.broker.ports import pick_free
 from streams.runtime.stage import Stage
 from streams.runtime.topics import Topics
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -71,10 +72,6 @@ if TYPE_CHECKING:
 
 TOPOLOGY = """
 partitions: 2
-topics:
-  - {name: jobs.work.default, partitions: 2}
-  - {name: jobs.work.aside, partitions: 2, retention_days: 1}
-  - {name: jobs.replies, partitions: 2}
 pools: [{name: default}, {name: aside}]
 job_types:
   - {name: parked, pool: aside}
@@ -86,6 +83,9 @@ ROUTES = "routes: [{match: {source: shop, event_type: order.created}, job: note}
 
 TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
 TENANTS = ("acme", "globex", "initech")
+WORKERS = ("w1", "w2")
+OWNERS = (FUSED, "dispatcher")
+"""The processes that listen for workers; in each layout one of them runs."""
 MAILS = frozenset({"note", "slow", "flaky", "parked", "patient"})
 ENDS = {"hopeless": "failed", "endless": "cancelled"}
 _PARKED_AFTER_MS = 2_500
@@ -109,6 +109,7 @@ class JobsUnderLoad:
         self._acquitted = False
         (folder / "key").write_bytes(b"k" * 32)
         (folder / "happened").touch()
+        self._ports = _ports()
         self._topology_file = folder / "topology.yaml"
         self._topology_file.write_text(TOPOLOGY)
         self.topology = load(self._topology_file)
@@ -117,7 +118,7 @@ class JobsUnderLoad:
         self._reader = JobsReader(self.cluster)
 
     def __enter__(self) -> Self:
-        for name in (*self.stages, "w1", "w2"):
+        for name in (*self.stages, *WORKERS):
             self.start(name)
         self._first = self.named[self.dispatcher]
         self._first.wait_for('"event": "running"')
@@ -353,7 +354,7 @@ class JobsUnderLoad:
         found += never_two(lines)
         found += answered_in_order(self.asked, jobs)
         found += letters(self.cluster, jobs)
-        for stage in pipeline.stage(self.topology, b"k" * 32).parts:
+        for stage in pipeline.stage(self.topology).parts:
             found += self._stores(stage)
         self._acquitted = not found
         print(f"{len(self.asked)} jobs, {len(lines)} calls; violations: {found}")
@@ -396,15 +397,21 @@ class JobsUnderLoad:
         return found
 
     def _environ(self, name: str) -> dict[str, str]:
-        key = str(self.folder / "key")
-        worker = name in ("w1", "w2")
-        return {
-            **self.cluster.environ(self.folder / "data", name if worker else "0"),
-            "STAGE": name,
-            HAPPENED: str(self.folder / "happened"),
+        both = {
             "TIDEGATE_TOPOLOGY": str(self._topology_file),
-            "TIDEGATE_CLUSTER_KEY_FILE": key,
-            "TIDEGATE_VAULT_KEY_FILE": key,
+            "TIDEGATE_LINK_TOKEN": "the-token-of-the-workers",
+        }
+        if name in WORKERS:
+            places = ",".join(f"ws://127.0.0.1:{port}" for port in self._ports.values())
+            own = {"TIDEGATE_INSTANCE": name, "TIDEGATE_LINK": places}
+            return both | own | {HAPPENED: str(self.folder / "happened")}
+        port = self._ports.get(name)
+        return {
+            **both,
+            **self.cluster.environ(self.folder / "data"),
+            "STAGE": name,
+            "TIDEGATE_VAULT_KEY_FILE": str(self.folder / "key"),
+            **({} if port is None else {"TIDEGATE_LINK_LISTEN": f"127.0.0.1:{port}"}),
         }
 
     def _lines(self) -> list[str]:
@@ -412,6 +419,12 @@ class JobsUnderLoad:
 
     def _calls(self) -> Calls:
         return calls_in(self._lines())
+
+
+def _ports() -> dict[str, int]:
+    """A port for each process that listens for workers, so that two layouts may meet."""
+    first = pick_free()
+    return dict(zip(OWNERS, (first, pick_free(frozenset({first}))), strict=True))
 
 
 def _event(tenant: str, event_type: str, key: str, subject: str) -> Envelope:

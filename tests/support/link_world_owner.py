@@ -24,8 +24,8 @@ from streams.serde.records import (
     Reply,
 )
 from streams.topology.model import LeasePolicy
+from support.leases import lease_to
 from support.linked_workers import to
-from support.worker_bench import lease_to
 
 if TYPE_CHECKING:
     from support.link_world import Job, World

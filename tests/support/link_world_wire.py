@@ -64,7 +64,7 @@ class Wire:
         """The owner has counted each lease that the worker has read."""
         peer = self.far.peer
         if self.owner.core._roster._known.get(peer.worker_id) is peer:
-            received = self.worker.held_leases.word(self)[1]
+            received = self.worker.held_leases.tell(self)[1]
             assert received <= self.owner.views[peer.worker_id].sent
 
     def tell(self, rng: Random) -> None:

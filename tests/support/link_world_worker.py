@@ -10,7 +10,8 @@ from uuid_utils import uuid7
 from streams.errors import LeaseLost
 from streams.serde.records import Claim, Command, CommandBody, Ended, Handler, Outcome, Reply
 from streams.worker.lease.held_leases import Held, HeldLeases
-from streams.worker.link.link import Identity, Link
+from streams.worker.link.identity import Identity
+from streams.worker.link.link import Link
 from support.link_world_owner import tag_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class WorkerProcess:
         self.runs = {}
         self.open: dict[str, Run] = {}  # commands that are not settled, by tag
         self.answered: dict[str, str] = {}
-        self.held_leases = HeldLeases(SLOTS, 5, 0, lambda: world.now)
+        self.held_leases = HeldLeases(SLOTS, 5, lambda: world.now)
         handlers = (Handler("job", 5, (1.0,), 300.0),)
         identity = Identity(self.name, str(uuid7()), "default", handlers)
         self.link = Link(identity, self.held_leases, self, lambda: world.now)
@@ -175,7 +176,7 @@ class WorkerProcess:
         offered = 0
         for wire in wires:
             view = wire.owner.views[wire.far.peer.worker_id]
-            assert view.limit == sum(self.held_leases.word(wire)), (
+            assert view.limit == sum(self.held_leases.tell(wire)), (
                 "the owner knows the newest limit"
             )
             offered += view.limit - view.sent

@@ -5,7 +5,8 @@ from __future__ import annotations
 from streams.errors import LeaseLost
 from streams.serde.records import Claim, Command, CommandBody, Handler, Outcome, Reply
 from streams.worker.lease.held_leases import Held, HeldLeases
-from streams.worker.link.link import Identity, Link
+from streams.worker.link.identity import Identity
+from streams.worker.link.link import Link
 from support.scripted_owner import ScriptedOwner
 
 HANDLERS = (Handler("job", 5, (1.0,), 300.0),)
@@ -16,7 +17,7 @@ class LinkedWorker:
 
     def __init__(self, slots: int = 4) -> None:
         self.now = 1_000.0
-        self.held_leases = HeldLeases(slots, 5, 0, lambda: self.now)
+        self.held_leases = HeldLeases(slots, 5, lambda: self.now)
         identity = Identity("w1", "boot", "default", HANDLERS)
         self.link = Link(identity, self.held_leases, self, lambda: self.now)
         self.begun: list[Held] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from streams.broker.ports import pick_free
+from streams.topology.model import FUSED
 from streams.topology.rights import Right, User
 from streams.topology.rights_text import as_json
 from support.authorized import AuthorizingKafka, Decision, Grant, authorizing
@@ -26,14 +27,12 @@ _COMMAND = (sys.executable, "-m", "streams.cli")
 _USERS = ("--user-prefix", "tidegate-")
 OVERLAY = {
     "partitions": 2,
-    "topics": [
-        {"name": "jobs.work.default", "partitions": 2},
-        {"name": "jobs.replies", "partitions": 2},
-    ],
     "routes": [{"match": {"source": "shop", "event_type": "ticket.*"}, "job": "answer"}],
     "limits": [{"name": "together", "scope": "global", "concurrency": 100}],
     "max_queued": [{"scope": "global", "jobs": 100_000}],
 }
+OWNERS = (f"{FUSED}-0", f"{FUSED}-1", "dispatcher-0")
+"""The processes that listen for workers."""
 _APPLICATION = """
 from streams import App, Context, PermanentError
 
@@ -73,11 +72,13 @@ async def send(text: str, idempotency_key: str) -> str:
 class CommandProcess(StageProcess):
     """A process of `tidegate`; `url` is where it serves HTTP."""
 
-    def __init__(self, arguments: list[str], log: Path, environ: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], log: Path, environ: dict[str, str], folder: Path | None = None
+    ) -> None:
         self._log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*_COMMAND, *arguments], stdout=out, stderr=out, env=environ
+                [*_COMMAND, *arguments], stdout=out, stderr=out, env=environ, cwd=folder
             )
 
 
@@ -97,8 +98,9 @@ class OwnUsers:
         self.folder.mkdir(exist_ok=True)
         (self.folder / "topology.yaml").write_text(yaml.safe_dump(OVERLAY))
         (self.folder / "rights_app.py").write_text(_APPLICATION)
-        for name in ("vault.key", "cluster.key"):
-            (self.folder / name).write_bytes(os.urandom(32))
+        (self.folder / "vault.key").write_bytes(os.urandom(32))
+        for owner in OWNERS:
+            self._pick(f"link of {owner}")
 
     def set_up(self) -> None:
         """Make the users, give them the rights that the command prints, and create the topics."""
@@ -142,7 +144,7 @@ class OwnUsers:
         """Start a process, without waiting for it; `environ` is added to its environment."""
         name = f"{process}-{instance}"
         stage, _, pool = process.partition("-")
-        port = self.ports.setdefault(name, pick_free(frozenset(self.ports.values())))
+        port = self._pick(name)
         flag = "--port" if stage in ("ingress", "operator", "analytics") else "--probe-port"
         worker = ["--app", "rights_app:app", "--pool", pool] if pool else []
         started = CommandProcess(
@@ -152,6 +154,10 @@ class OwnUsers:
         )
         self.running[name] = started
         return started
+
+    def _pick(self, name: str) -> int:
+        """A port of its own for each name, which it keeps."""
+        return self.ports.setdefault(name, pick_free(frozenset(self.ports.values())))
 
     def _new_log(self, name: str) -> Path:
         """A log of this start alone: what an earlier one said must not count."""
@@ -203,17 +209,30 @@ class OwnUsers:
         return self.granted - used
 
     def _environ(self, process: str, instance: str) -> dict[str, str]:
+        inside = self._of_worker() if "worker" in process else self._of_user(process, instance)
         return {
             **os.environ,
-            **self.kafka.environ(f"tidegate-{process}"),
+            **inside,
             "PYTHONPATH": str(self.folder),
-            "TIDEGATE_TOPIC_PREFIX": self.prefix,
             "TIDEGATE_TOPOLOGY": str(self.folder / "topology.yaml"),
+            "TIDEGATE_LINK_TOKEN": TOKEN,
+            "TIDEGATE_LOG_FORMAT": "json",
+        }
+
+    def _of_worker(self) -> dict[str, str]:
+        """Where the owners of partitions listen, and nothing of Kafka."""
+        places = (f"ws://127.0.0.1:{self.ports[f'link of {owner}']}" for owner in OWNERS)
+        return {"TIDEGATE_LINK": ",".join(places)}
+
+    def _of_user(self, process: str, instance: str) -> dict[str, str]:
+        link = self.ports.get(f"link of {process}-{instance}")
+        return {
+            **self.kafka.environ(f"tidegate-{process}"),
+            **({} if link is None else {"TIDEGATE_LINK_LISTEN": f"127.0.0.1:{link}"}),
+            "TIDEGATE_TOPIC_PREFIX": self.prefix,
             "TIDEGATE_DATA_DIR": str(self.folder / f"{process}-{instance}"),
             "TIDEGATE_VAULT_KEY_FILE": str(self.folder / "vault.key"),
-            "TIDEGATE_CLUSTER_KEY_FILE": str(self.folder / "cluster.key"),
             "TIDEGATE_ADMIN_TOKEN": TOKEN,
-            "TIDEGATE_LOG_FORMAT": "json",
             "TIDEGATE_SESSION_SECONDS": "4",
             "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
             "TIDEGATE_EGRESS_ALLOW_NETWORKS": "127.0.0.0/8",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams.dispatcher.stage import Dispatcher
+from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.link import LINK
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
 from streams.schedules.definition import definition
 from streams.serde.codec import COMMAND, JOB, TENANT
 from streams.serde.job_states import RUNNING
 from streams.serde.keys import after, tenant_key
+from streams.serde.link import commands, frames
 from streams.serde.records import (
     AddChildren,
     Cancel,
@@ -31,6 +34,7 @@ from streams.serde.records import (
     Submit,
     TenantRecord,
 )
+from streams.serde.records.command_kinds import KIND_OF
 from streams.serde.run_ends import ReportedEnd
 from streams.serde.step_ids import CHILD
 from streams.state.indexed import INDEX
@@ -40,7 +44,10 @@ _SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
 _EVERY = definition("note", "{}", every_seconds=1)
 _SET = SetSchedule("provoking", _EVERY, None, "", "ops")
 _DECLARE = DeclareSchedules("provoking", (DeclaredSchedule("declared", "*", _EVERY),))
-_POISON = Heartbeat("w/b", "default", 1, -1, (), (), received=0, leaving=False)
+_HEARTBEAT = Heartbeat("w/b", "", 0, 0, (), (), received=0, leaving=False)
+
+About = tuple[CommandBody, str, int, str]
+"""A command, and the job, epoch and tenant that it is about."""
 
 
 def provoking(task: Task, dispatcher: Dispatcher) -> list[Record]:
@@ -52,38 +59,32 @@ def provoking(task: Task, dispatcher: Dispatcher) -> list[Record]:
     jobs = [JOB.decode(value) for _, value in rows]
     bodies = [found for number, job in enumerate(jobs) for found in _about(job, number, dispatcher)]
     middle = len(bodies) // 2
-    bodies[middle:middle] = [("", 0, "acme", _POISON), ("", 0, "acme", _SET), ("", 0, "", _DECLARE)]
-    at = task.positions["jobs.commands"]
-    commands = [
-        _record("jobs.commands", at + number, task, *_command(task, number, *body))
-        for number, body in enumerate(bodies)
-    ]
-    return [*commands, _closing(task)]
+    more: list[About] = [(_SET, "", 0, "acme"), (_DECLARE, "", 0, ""), (_HEARTBEAT, "", 0, "acme")]
+    bodies[middle:middle] = more
+    poison = _record(LINK, NO_OFFSET, task, b"w/b", b"junk")
+    said = [_command(task, number, dispatcher, *body) for number, body in enumerate(bodies)]
+    return [*said[:middle], poison, *said[middle:], _closing(task)]
 
 
-def _about(
-    job: Job, number: int, dispatcher: Dispatcher
-) -> Iterator[tuple[str, int, str, CommandBody]]:
-    name, tenant = job.job_id, job.tenant_id
-    yield f"{name}-new", 0, tenant, _SUBMIT
-    yield f"{name}-never", 0, tenant, Cancel("overtook it", "ops")
+def _about(job: Job, number: int, dispatcher: Dispatcher) -> Iterator[About]:
+    tenant, whose = job.tenant_id, (job.job_id, job.epoch, job.tenant_id)
+    yield _SUBMIT, f"{job.job_id}-new", 0, tenant
+    yield Cancel("overtook it", "ops"), f"{job.job_id}-never", 0, tenant
     if job.status != RUNNING:
-        yield name, job.epoch, tenant, Move("default", "moved", "ops")
+        yield Move("default", "moved", "ops"), *whose
         if number % 2:
-            yield name, job.epoch, tenant, Cancel("not needed", "ops")
+            yield Cancel("not needed", "ops"), *whose
         return
     worker = dispatcher.shared.workers.roster.get(job.worker_id)
-    if worker is None or worker.limit < worker.received:
+    if worker is None or worker.limit < worker.sent:
         return
-    who, run, epoch = worker.worker_id, job.run_id or "", job.epoch
+    who, run = worker.worker_id, job.run_id or ""
     if number % 3:
-        yield name, epoch, tenant, Claim(who, 0, f"clm-{number}", run, "a:b/c", b"", 0)
+        yield Claim(who, 0, f"clm-{number}", run, "a:b/c", b"", 0), *whose
     for body in _asking(who, run) if number % 2 else ():
-        yield name, epoch, tenant, body
-    free = worker.limit - worker.received
+        yield body, *whose
     status = _ENDS[number % len(_ENDS)]
-    ended = Ended(who, run, free, status, None, None, None, worker.received, traceback=None)
-    yield name, epoch, tenant, ended
+    yield Ended(who, run, 0, status, None, None, None, 0, traceback=None), *whose
 
 
 def _asking(worker_id: str, run_id: str) -> Iterator[CommandBody]:
@@ -96,10 +97,23 @@ def _asking(worker_id: str, run_id: str) -> Iterator[CommandBody]:
 
 
 def _command(
-    task: Task, number: int, job_id: str, epoch: int, tenant_id: str, body: CommandBody
-) -> tuple[bytes, bytes]:
+    task: Task,
+    number: int,
+    dispatcher: Dispatcher,
+    body: CommandBody,
+    job_id: str,
+    epoch: int,
+    tenant_id: str,
+) -> Record:
+    """A command as it comes: a worker's is of the link."""
     command = Command(f"provoked-{number}", tenant_id, job_id, epoch, task.ctx.now, body)
-    return tenant_id.encode(), COMMAND.encode(command)
+    if KIND_OF[type(body)].sender == "worker":
+        job = dispatcher._table.get(job_id)
+        worker = getattr(body, "worker_id", "") or (job and job.worker_id) or "w/b"
+        value = frames.encoded(commands.order(task.partition, number, command))
+        return _record(LINK, NO_OFFSET, task, worker.encode(), value)
+    at = task.positions["jobs.commands"] + number
+    return _record("jobs.commands", at, task, tenant_id.encode(), COMMAND.encode(command))
 
 
 def _closing(task: Task) -> Record:

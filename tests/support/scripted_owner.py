@@ -21,8 +21,9 @@ from streams.serde.link.messages import (
     Welcome,
 )
 from streams.serde.records import Command, Lease
+from streams.topology.model import LeasePolicy
 from streams.worker.link.link import Link
-from support.worker_bench import lease_to
+from support.leases import lease_to
 
 M = TypeVar("M", bound=Message)
 
@@ -30,13 +31,20 @@ M = TypeVar("M", bound=Message)
 class ScriptedOwner:
     """One connection of a worker, from its owner's side. `on_message` hears each message."""
 
-    def __init__(self, link: Link, name: str = "one", partitions: int = 4) -> None:
+    def __init__(
+        self,
+        link: Link,
+        name: str = "one",
+        partitions: int = 4,
+        leases: LeasePolicy | None = None,
+    ) -> None:
         self.name = name
         self.said: list[FromWorker] = []
         self.closed_for: str | None = None
         self.on_message: Callable[[FromWorker], None] = lambda _: None
         self._link = link
         self._partitions = partitions
+        self._leases = leases or LeasePolicy()
 
     # The worker's side: `Connection`.
 
@@ -54,7 +62,9 @@ class ScriptedOwner:
     def open(self, *owned: int) -> ScriptedOwner:
         """Take the worker in, as the owner of these partitions."""
         self._link.opened(self)
-        self.say(Welcome(VERSION, "w1/boot", self.name, self._partitions, owned, 5.0, 30.0, 5.0))
+        terms = self._leases
+        times = terms.heartbeat_seconds, terms.term_seconds, terms.margin_seconds
+        self.say(Welcome(VERSION, "w1/boot", self.name, self._partitions, owned, *times))
         return self
 
     def say(self, *messages: FromOwner) -> None:

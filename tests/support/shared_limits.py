@@ -16,10 +16,10 @@ from streams.runtime.processor import Record
 from streams.serde.codec import LIMIT_CLAIM
 from streams.serde.ids import owner_of
 from streams.serde.job_states import LEASED
-from streams.serde.records import LimitClaim
+from streams.serde.records import CommandBody, Heartbeat, LimitClaim
 from streams.state.store import KeyValueStore
 from streams.topology.limits import Limit
-from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker, topology
+from support.dispatching import Desk, ScriptedWorker, topology
 from support.permit_checks import overruns
 
 NOTHING = LIMIT_CLAIM.encode(LimitClaim("no such limit", "", 0, 0, 0, 0, 0, 0))
@@ -38,7 +38,31 @@ class Place(Desk):
         self.topology = floor.topology
         self.partition = partition
         self._numbers = itertools.count()
-        self.worker = ScriptedWorker(self, f"w{partition}/b1", partition=partition, slots=100)
+        own = frozenset({self.tenant_id})
+        self.worker = ScriptedWorker(self, f"w{partition}/b1", slots=100, tenants=own)
+
+    def order(
+        self,
+        worker_id: str,
+        body: CommandBody,
+        job_id: str = "",
+        epoch: int = 0,
+        tenant: str = "acme",
+        *,
+        at: int = 0,
+    ) -> None:
+        """A command of the worker that has the job; a heartbeat is one of each that has some.
+
+        The partitions share their workers.
+        """
+        if isinstance(body, Heartbeat):
+            holders = {each.job_id: self.lease(each.job_id).worker_id for each in body.leases}
+            for holder in {worker_id, *holders.values()}:
+                own = tuple(each for each in body.leases if holders[each.job_id] == holder)
+                super().order(holder, dataclasses.replace(body, leases=own), tenant=tenant, at=at)
+            return
+        holder = next((x.worker_id for x in self.leases() if x.run_id == _run_of(body)), worker_id)
+        super().order(holder, body, job_id, epoch, tenant, at=at)
 
     @property
     def tenant_id(self) -> str:
@@ -58,18 +82,24 @@ class Place(Desk):
 
     def beat(self) -> None:
         """The worker says that it is there, and what it has."""
-        self.worker.heartbeat(*map(self.lease, self.running()))
+        known = {lease.job_id: lease for lease in self.leases()}
+        self.worker.heartbeat(*(known[each] for each in self.running() if each in known))
 
     def end(self, job_id: str) -> None:
         lease = self.lease(job_id)
         self.worker.end(lease, "succeeded", free=100)
 
     def end_all(self, most: int = 1_000) -> int:
-        """End jobs that run; how many."""
-        ended = self.running()[:most]
+        """End jobs that run and were sent to a worker; how many."""
+        sent = {lease.job_id for lease in self.leases()}
+        ended = [job_id for job_id in self.running() if job_id in sent][:most]
         for job_id in ended:
             self.end(job_id)
         return len(ended)
+
+
+def _run_of(body: CommandBody) -> str | None:
+    return getattr(body, "run_id", None)
 
 
 class Floor:
@@ -77,7 +107,7 @@ class Floor:
 
     def __init__(self, *limits: Limit, partitions: int = 3) -> None:
         self.topology = topology(*limits, partitions=partitions)
-        stages = [dispatcher.stage(self.topology, CLUSTER_KEY), scheduler.stage(self.topology)]
+        stages = [dispatcher.stage(self.topology), scheduler.stage(self.topology)]
         self.driver = TopologyTestDriver(stages, self.topology, partitions=partitions)
         self.lowered = False
         """Whether a cap was lowered, or made a shared one, and what was there may not fit yet."""
@@ -104,7 +134,7 @@ class Floor:
         """The dispatcher starts anew with other limits."""
         self.topology = dataclasses.replace(self.topology, limits=limits)
         run = self.driver.run_of("dispatcher")
-        run.stage = dispatcher.stage(self.topology, CLUSTER_KEY)
+        run.stage = dispatcher.stage(self.topology)
         self.driver.restart("dispatcher", keep_state=keep_state)
         self._watch()
         self.driver.advance(0.3)

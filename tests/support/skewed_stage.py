@@ -9,11 +9,10 @@ import os
 import time
 
 from streams import dispatcher, scheduler
-from streams.runtime.runner import run_stage
+from streams.link.running import run_owner
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
-from support.dispatching import CLUSTER_KEY
 
 
 def set_wall_clock(seconds: float) -> None:
@@ -31,6 +30,6 @@ if __name__ == "__main__":
     topology = load(settings.topology)
     stages = {
         "scheduler": scheduler.stage(topology),
-        "dispatcher": dispatcher.stage(topology, CLUSTER_KEY),
+        "dispatcher": dispatcher.stage(topology),
     }
-    run_stage(stages[name], topology, settings)
+    run_owner(stages[name], topology, settings)

@@ -105,7 +105,7 @@ class StageProcess:
         return urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", None, 10)
 
     def _started(self) -> dict[str, Any]:
-        return self.said("stage starts") or self.said("worker starts")
+        return self.said("stage starts") or self.said("probes are answered")
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""

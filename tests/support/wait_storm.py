@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from typing import Literal
 
 from streams import dispatcher, scheduler
+from streams.runtime.link import LINK
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.stage import FusedStage
 from streams.serde.job_states import TERMINAL
-from streams.serde.lease_mac import open_lease
+from streams.serde.link.messages import Leased
 from streams.serde.records import Lease, StepResult, Wait
-from support.dispatching import CLUSTER_KEY, ScriptedWorker
+from support import decoded
+from support.dispatching import ScriptedWorker
 from support.family import Family
 from support.waiter import HOUR, Waiter, event_wait, sleep
 
@@ -33,7 +35,7 @@ class CountingWorker(ScriptedWorker):
     leased = 0
 
     @property
-    def received(self) -> int:
+    def sent(self) -> int:
         return self.leased
 
 
@@ -93,8 +95,9 @@ class Storm(Waiter):
         """The leases that this process of the worker got since the last call, in order."""
         self.worker.heartbeat()
         self.desk.driver.advance(0.2)
-        work = self.desk.driver.output("jobs.work.default")
-        found = [open_lease(record.value, CLUSTER_KEY) for record in work[self._read :]]
+        work = self.desk.driver.output(LINK)
+        said = [decoded.said(record.value or b"") for record in work[self._read :]]
+        found = [message.lease for message in said if isinstance(message, Leased)]
         self._read = len(work)
         own = [lease for lease in found if lease.worker_id == self.worker.name]
         self.worker.leased += len(own)
@@ -189,7 +192,7 @@ class Storm(Waiter):
 def lay_out(at: Waiter | Family, *, fused: bool) -> None:
     """Have dispatcher and scheduler go on as one stage, or apart."""
     topology = at.desk.topology
-    first, second = scheduler.stage(topology), dispatcher.stage(topology, CLUSTER_KEY)
+    first, second = scheduler.stage(topology), dispatcher.stage(topology)
     fused_stage = FusedStage("pipeline", (first, second))
     at.desk.driver.lay_out([fused_stage] if fused else [second, first])
     at.desk.driver.advance(0.5)

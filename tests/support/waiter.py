@@ -53,10 +53,7 @@ class Waiter:
     def ended(self, lease: Lease) -> Any:
         from streams.serde.records import Ended
 
-        received = self.worker.received
-        return Ended(
-            self.worker.name, lease.run_id, 1000, "parked", None, None, None, received, None
-        )
+        return Ended(self.worker.name, lease.run_id, 0, "parked", None, None, None, 0, None)
 
     def reply(self, subject: str, type_: str = "reply.sent", **more: Any) -> None:
         """An event that a job may wait for."""

@@ -1,18 +1,19 @@
 """The whole flow in memory: dedup, scheduler and dispatcher on the virtual clock, a real worker.
 
-The worker is the product's own on its in-memory transport, in the test's event loop and on the
-same clock; what it sends goes to the driver's topics, what the dispatcher leases and replies
-comes back. Nothing sleeps: time passes when a test says so, or while it waits for a condition.
+The worker is the product's own, in the test's event loop and on the same clock; its link leads to
+that of the dispatcher. Nothing sleeps: time passes when a test says so, or while it waits for a
+condition.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import orjson
 
@@ -26,25 +27,32 @@ from streams import (
     dispatcher,
     scheduler,
 )
+from streams.link.answering import Answering
+from streams.link.bodies import Bodies
+from streams.link.live import Publishing
+from streams.link.owner import Owner
+from streams.link.sealing import Sealing
+from streams.link.terms import Terms
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record
 from streams.runtime.stage import FusedStage
-from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, LEDGER_ENTRY
+from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, LEDGER_ENTRY, TENANT
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.job_states import TERMINAL
-from streams.serde.records import Command, Job, PayloadRef, Submit
-from streams.testing.link import Sent
+from streams.serde.keys import tenant_key
+from streams.serde.records import Command, Job, Lease, PayloadRef, StepResult, Submit
+from streams.testing.link import Watch, Wire
+from streams.testing.worker_process import Plug
 from streams.topology.load import load
+from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
+from streams.worker.link.link import Link
 from streams.worker.worker import Worker, WorkerSpec
 from support import decoded
-from support.dispatching import CLUSTER_KEY, ROUTES, envelope
-from support.memory_transport import MemoryTransport
-from support.worker_bench import data_key
+from support.dispatching import ROUTES, envelope
 
 T = TypeVar("T")
-WORK, REPLIES, WORK_PARTITION = "jobs.work.default", "jobs.replies", 3
 STAGES = ("dedup", "scheduler", "dispatcher")
 STORES = (
     ("dedup", "seen"),
@@ -134,39 +142,44 @@ class Flow:
         stages = [
             dedup.stage(self.topology),
             scheduler.stage(self.topology),
-            dispatcher.stage(self.topology, CLUSTER_KEY),
+            dispatcher.stage(self.topology),
         ]
         fused = FusedStage("pipeline", tuple(stages))
-        self.driver = TopologyTestDriver([fused] if self.fused else stages, self.topology)
+        terms = Terms(
+            "flow", self.topology.partitions, frozenset(self.topology.pools), self.topology.leases
+        )
+        self.driver = TopologyTestDriver(
+            [fused] if self.fused else stages,
+            self.topology,
+            open_link=lambda workers: Owner(workers, terms, lambda: self.driver.now / 1000),
+        )
         self.vault = local_vault(b"v" * 32)
         self.book = DataKeyring(self.vault)
         self._payloads: dict[tuple[int, int], bytes] = {}
-        self._to_driver: deque[Sent] = deque()
-        self._read = {WORK: 0, REPLIES: 0}
-        self._seconds = 0
+        self.leases: list[Lease] = []
         self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
         self.start_worker()
 
     def start_worker(self) -> None:
         """A worker process of the same instance, which announces itself."""
-        self.transport = MemoryTransport(self._to_driver.append)
-        self.transport.payloads = self._payloads
+        self._answering = Answering(
+            Bodies(self, self.book, self._fetch),
+            Sealing(self, self.book),
+            Publishing(self, self, self.topology.partitions),
+        )
+        self._plug = Plug(self._wire)
         self.worker = Worker(
             support(self.outside),
-            self.transport,
+            self._plug,
             self.topology,
             WorkerSpec("w1", slots=4),
-            cluster_key=CLUSTER_KEY,
-            book=self.book,
             clock=lambda: self.driver.now / 1000,
         )
         self.worker.start()
-        self.transport.assign(WORK_PARTITION)
-        self.worker.heartbeater.beat()
 
     async def kill_worker(self) -> None:
         """It says nothing more, whatever it was doing."""
-        self.transport.on_send = None
+        self._plug.close()
         await self.worker.drain(0)
 
     def deliver(self, tenant: str, ticket: str, *tags: str) -> str:
@@ -174,7 +187,7 @@ class Flow:
         body = orjson.dumps({"id": ticket, "tags": tags})
         event = replace(envelope(tenant, ticket, "ticket.created"), event_id=new_id("evt"))
         offset = len(self._payloads)
-        key = self.book.current(tenant) or data_key(self.book, self.vault, tenant)
+        key = self.book.current(tenant) or self._data_key(tenant)
         self._payloads[0, offset] = key.seal(event.event_id, 0, body)
         ref = PayloadRef(0, (offset,), len(body), key.key_id)
         self._pipe("events.received", tenant, ENVELOPE.encode(replace(event, payload_ref=ref)))
@@ -202,9 +215,7 @@ class Flow:
         for _ in range(seconds):
             self.disturb()
             self.driver.advance(1)
-            self._seconds += 1
-            if self._seconds % self.topology.leases.heartbeat_seconds == 0:
-                self.worker.heartbeater.beat()
+            self.worker.link.tick()
             await self.settle()
 
     async def until(self, condition: Callable[[], T], what: str) -> T:
@@ -229,7 +240,7 @@ class Flow:
 
     def written(self) -> dict[str, int]:
         """How many records stand on each topic that shows what the pipeline did."""
-        topics = ("events", "jobs", "ledger", "schedule", "dlq", WORK, REPLIES)
+        topics = ("events", "jobs", "ledger", "schedule", "dlq")
         return {topic: len(self.driver.output(topic)) for topic in topics}
 
     def lose_store(self, stage: str, name: str) -> None:
@@ -252,23 +263,47 @@ class Flow:
             calls=dict(self.outside.calls),
         )
 
+    def job(self, partition: int, job_id: str) -> Job | None:
+        """See `streams.link.requests.CommittedJobs`."""
+        value = self.driver.store("dispatcher", "jobs", partition).get(job_id.encode())
+        return None if value is None else decoded.job(value)
+
+    def left(self, partition: int, job: Job, wait: str) -> StepResult | None:
+        """See `streams.link.requests.CommittedJobs`; no job here waits."""
+        return None
+
+    async def send(
+        self, topic: str, key: bytes | None, value: bytes | None, *, partition: int
+    ) -> int:
+        """See `streams.link.live.Publisher`."""
+        self.driver.pipe(topic, key, value, partition=partition)
+        return 0
+
     def _exchange(self) -> bool:
         """Pass on what the worker and the dispatcher have for each other."""
-        moved = False
-        while self._to_driver:
-            sent, moved = self._to_driver.popleft(), True
-            self.disturb()
-            self.driver.pipe(sent.topic, sent.key, sent.value, partition=sent.partition)
-        for topic, take in ((WORK, self.transport.lease), (REPLIES, self.transport.reply)):
-            for record in self._unread(topic):
-                take(record.value)
-                moved = True
-        return moved
+        self._plug.connect()  # a dispatcher that began anew has another link
+        wire = self._plug.now
+        return wire is not None and wire.exchange(self._flow)
 
-    def _unread(self, topic: str) -> list[Record]:
-        records = [r for r in self.driver.output(topic) if r.partition == WORK_PARTITION]
-        unread, self._read[topic] = records[self._read[topic] :], len(records)
-        return unread
+    def _flow(self) -> None:
+        self.disturb()
+        with self.driver.together():
+            pass
+
+    def _wire(self, link: Link) -> Wire:
+        owner = cast(Owner, self.driver.run_of("dispatcher").link)
+        watch = Watch(lambda *_: None, self.leases.append)
+        return Wire(link, owner, self._answering, watch, asyncio.get_running_loop())
+
+    def _fetch(self, ref: PayloadRef) -> Future[list[bytes]]:
+        found: Future[list[bytes]] = Future()
+        found.set_result([self._payloads[ref.partition, offset] for offset in ref.offsets])
+        return found
+
+    def _data_key(self, tenant: str) -> DataKey:
+        record = new_key_record(self.vault, tenant)
+        self.book.apply(tenant_key(tenant, "data_key", record.id), TENANT.encode(record))
+        return DataKey(self.vault, record)
 
     def _pipe(self, topic: str, tenant: str, value: bytes) -> None:
         self.disturb()

@@ -1,4 +1,4 @@
-"""A worker in memory, with a dispatcher's side that a test scripts."""
+"""A worker in memory, with an owner's side that a test scripts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
-from streams.serde.codec import COMMAND, REPLY, TENANT
 from streams.serde.ids import new_id
-from streams.serde.keys import tenant_key
-from streams.serde.lease_mac import seal_lease
+from streams.serde.link import commands, messages
+from streams.serde.link.frames import encoded
+from streams.serde.link.messages import (
+    Acked,
+    Announce,
+    Beat,
+    Body,
+    Done,
+    Failed,
+    FromWorker,
+    Leased,
+    Live,
+    Order,
+    Piece,
+    Progress,
+    Seal,
+    Unseal,
+)
 from streams.serde.records import (
     Claim,
     ClaimStep,
@@ -24,23 +40,20 @@ from streams.serde.records import (
     Outcome,
     PayloadRef,
     Reply,
-    ReplyKind,
+    Sealed,
 )
-from streams.testing.link import Sent
 from streams.testing.plain_logs import plain_logs
 from streams.topology.model import LeasePolicy, Priority, Topology
-from streams.vault.data_key import DataKey, new_key_record
-from streams.vault.key_encryption import Vault, local_vault
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.link.link import Link
 from streams.worker.worker import Worker, WorkerSpec
 from support.conditions import PATIENCE_SECONDS
-from support.memory_transport import MemoryTransport
+from support.leases import lease_to
+from support.scripted_owner import ScriptedOwner
 
 B = TypeVar("B")
-CLUSTER_KEY = b"c" * 32
-OLDER_KEY = b"o" * 32
 PARTITIONS = 4
+LATE_SECONDS = 0.1
 Answer = Callable[[Any], dict[str, Any] | None]
 
 
@@ -83,7 +96,12 @@ class Clock:
 
 
 class Bench:
-    """The other side of one worker."""
+    """The owner of all partitions, from whom one worker has its leases. It is its `Connects`.
+
+    It acknowledges every command at once, except the next `late` ones, which it acknowledges a
+    moment later, and while it is `silent`. Claims get the answer of `answer`. Requests are answered
+    at once, or late if they are slow; for bodies there may be a `passing_failure`.
+    """
 
     def __init__(
         self,
@@ -93,36 +111,47 @@ class Bench:
         answer: Answer,
         clock: Callable[[], float],
     ) -> None:
-        self.transport = MemoryTransport(self._sent)
-        self.vault = local_vault(b"v" * 32)
-        self.book = DataKeyring(self.vault)
         self.answer = answer
-        self.worker = Worker(
-            app,
-            self.transport,
-            topology(leases),
-            WorkerSpec("w1", slots=slots),
-            cluster_key=CLUSTER_KEY,
-            older_keys=(OLDER_KEY,),
-            book=self.book,
-            clock=clock,
-        )
+        self.late = 0
+        self.silent = False
+        self.bodies_of_events: dict[str, bytes] = {}
+        self.passing_failure = ""
+        self.slow_requests = False
         self.leases = leases
+        self._given: dict[str, Lease] = {}
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self.worker = Worker(
+            app, self, topology(leases), WorkerSpec("w1", slots=slots), clock=clock
+        )
+        self.owner = ScriptedOwner(self.worker.link, partitions=PARTITIONS, leases=leases)
+        self.owner.on_message = self._heard
 
-    def give(self, type: str = "job", **changes: Any) -> Lease:
-        """Lease a job to the worker, in answer to its newest heartbeat to that partition."""
-        home = changes.get("home_partition", 0)
-        answered = self.heartbeats(home)[-1].command_id
-        lease = replace(self.blank(type), **{"heartbeat_id": answered, **changes})
-        self.transport.lease(seal_lease(lease, CLUSTER_KEY), key=lease.tenant_id.encode())
+    def start(self, link: Link, failed: Callable[[Exception], None]) -> None:
+        if not self.owner.said:  # `serve` starts a worker that was started already
+            self.owner.open(*range(PARTITIONS))
+
+    def close(self) -> None:
+        self.owner.cut("the worker ends")
+
+    def give(self, type: str = "job", *, beat: int | None = None, **changes: Any) -> Lease:
+        """Lease a job to the worker, in answer to a beat, by default to the newest."""
+        lease = replace(self.blank(type), **changes)
+        self._given[lease.job_id] = lease
+        answered = self.owner.of(Beat)[-1].number if beat is None else beat
+        self.owner.say(Leased(lease.home_partition, answered, lease))
         return lease
 
+    @property
+    def given(self) -> int:
+        """How many leases were sent."""
+        return len(self._given)
+
     def blank(self, type: str = "job") -> Lease:
-        """A lease for the worker that answers no heartbeat."""
+        """A lease for the worker that is not sent."""
         return replace(
-            lease_to(0, self.worker.id),
+            lease_to(0),
             job_id=new_id("job"),
             run_id=new_id("run"),
             type=type,
@@ -132,22 +161,24 @@ class Bench:
             input='{"n": 1}',
         )
 
-    def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:
-        """A reply of a partition's dispatcher that concerns no run."""
-        whom = self.worker.id if worker_id is None else worker_id
-        self.transport.reply(REPLY.encode(Reply(whom, "", partition, "", kind)))
-
     def reply(self, lease: Lease, kind: str, claim_id: str = "", **fields: Any) -> None:
+        """Answer a command of a run, or end the run."""
         reply = Reply(lease.worker_id, lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
-        self.transport.reply(REPLY.encode(reply))
+        self.owner.say(messages.Answer(lease.home_partition, reply))
+
+    def acknowledge(self) -> None:
+        """Acknowledge everything, and be silent no more."""
+        self.silent = False
+        self.owner.acknowledge()
+
+    def event_body(self, event_id: str, body: bytes) -> PayloadRef:
+        """Let an event have a body; returns what a lease says of it."""
+        self.bodies_of_events[event_id] = body
+        return PayloadRef(2, (100,), len(body), "key_1")
 
     def commands(self) -> list[tuple[int, Command]]:
         """Every command sent so far, with its partition."""
-        return [
-            (sent.partition, COMMAND.decode(sent.value))
-            for sent in self.transport.sent
-            if sent.topic == "jobs.commands"
-        ]
+        return [(order.partition, _command(order)) for order in self.owner.of(Order)]
 
     def bodies(self, kind: type[B]) -> list[B]:
         return [c.body for _, c in self.commands() if isinstance(c.body, kind)]
@@ -190,19 +221,66 @@ class Bench:
         found = [c.body for _, c in self.commands() if c.job_id == lease.job_id]
         return next((body for body in reversed(found) if isinstance(body, kind)), None)
 
-    def _sent(self, sent: Sent) -> None:
+    def _heard(self, message: FromWorker) -> None:
         self._loop.call_soon_threadsafe(self._news.set)
-        if sent.topic != "jobs.commands":
+        match message:
+            case Order() if self.late:
+                self.late -= 1
+                self._loop.call_soon_threadsafe(
+                    self._loop.call_later, LATE_SECONDS, self._process, message
+                )
+            case Order() if not self.silent:
+                self._process(message)
+            case Body() | Seal() | Unseal() | Live() | Progress() | Announce():
+                self._request(message)
+
+    def _request(self, asked: Body | Seal | Unseal | Live | Progress | Announce) -> None:
+        if self.slow_requests:
+            later = partial(self._loop.call_later, LATE_SECONDS, self.owner.say)
+            self._loop.call_soon_threadsafe(later, self._result(asked))
+        else:
+            self.owner.say(self._result(asked))
+
+    def _process(self, order: Order) -> None:
+        """Answer a command, and acknowledge it."""
+        if self.silent:
             return
-        command = COMMAND.decode(sent.value)
+        command = _command(order)
         if isinstance(command.body, Claim | ClaimStep):
             fields = self.answer(command.body)
             if fields:
-                claim = command.body
-                reply = Reply(
-                    claim.worker_id, command.job_id, command.epoch, claim.claim_id, **fields
-                )
-                self.transport.reply(REPLY.encode(reply))
+                place = "", command.job_id, command.epoch, command.body.claim_id
+                self.owner.say(messages.Answer(order.partition, Reply(*place, **fields)))
+        self.owner.say(Acked({order.partition: order.number}))
+
+    def _result(
+        self, asked: Body | Seal | Unseal | Live | Progress | Announce
+    ) -> Piece | Done | Failed:
+        match asked:
+            case Body(request=request):
+                return self._body(asked)
+            case Seal(request=request, place=place, text=text):
+                return Done(request, sealed=Sealed("key_1", f"{place}\0{text}".encode()))
+            case Unseal(request=request, place=place, sealed=sealed):
+                bound, _, text = sealed.data.decode().partition("\0")
+                if bound != place:
+                    return Failed(request, f"cannot open {place}", True)
+                return Done(request, text=text)
+        return Done(asked.request)
+
+    def _body(self, asked: Body) -> Piece | Failed:
+        lease = self._given[asked.job_id]
+        event = lease.event if asked.index is None else lease.events[asked.index].event
+        key = asked.wait or (event.event_id if event else "")
+        if self.passing_failure:
+            return Failed(asked.request, self.passing_failure, False)
+        if key not in self.bodies_of_events:
+            return Failed(asked.request, f"the body of {key} is gone", True)
+        return Piece(asked.request, self.bodies_of_events[key], True)
+
+
+def _command(order: Order) -> Command:
+    return commands.command(encoded(order), 0)
 
 
 @asynccontextmanager
@@ -214,57 +292,22 @@ async def bench(
     answer: Answer = granted,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Bench]:
-    """A started worker that has work partition 3 and has sent its first heartbeats."""
+    """A started worker that an owner of all partitions has taken in."""
     made = Bench(app, slots, leases or LeasePolicy(), answer, clock)
     made.worker.start()
-    made.transport.assign(3)
-    made.worker.heartbeater.beat()
+    looking = asyncio.create_task(_gives_up(made.worker.link))
     with plain_logs():
         yield made
         await made.worker.drain(0)
-    made.transport.on_send = None  # A thread may still have a last word; the loop ends now.
+    looking.cancel()
+    made.owner.on_message = _nobody  # A thread may still have a last word; the loop ends now.
 
 
-def data_key(book: DataKeyring, vault: Vault, tenant_id: str) -> DataKey:
-    """A new key of a tenant, known to the book."""
-    record = new_key_record(vault, tenant_id)
-    book.apply(tenant_key(tenant_id, "data_key", record.id), TENANT.encode(record))
-    return DataKey(vault, record)
+async def _gives_up(link: Link) -> None:
+    """Beats are the test's own; only what is too late is let go of."""
+    while True:
+        link.give_up()
+        await asyncio.sleep(0.01)
 
 
-def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> PayloadRef:
-    """Seal a body into the memory transport, at partition 2 from offset 100 on."""
-    key = data_key(bench.book, bench.vault, tenant_id)
-    for index, chunk in enumerate(chunks):
-        bench.transport.payloads[2, 100 + index] = key.seal(event_id, index, chunk)
-    offsets = tuple(100 + index for index in range(len(chunks)))
-    return PayloadRef(2, offsets, sum(map(len, chunks)), key.key_id)
-
-
-def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
-    """A lease of a partition, for tests of what holds leases."""
-    return Lease(
-        worker_id=worker_id,
-        job_id="job_1",
-        epoch=1,
-        run_id="run_1",
-        tenant_id="acme",
-        scope="s",
-        type="job",
-        incarnation=0,
-        attempt=1,
-        max_attempts=1,
-        timeout_seconds=300,
-        term_seconds=30,
-        home_partition=home_partition,
-        event=None,
-        payload_ref=None,
-        input="null",
-        workflow_id=None,
-        steps=(),
-        traceparent=None,
-        heartbeat_id="",
-        granted_at=0,
-        number=0,
-        alone=False,
-    )
+def _nobody(_: FromWorker) -> None: ...

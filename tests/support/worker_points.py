@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from streams.serde.codec import COMMAND, LEASE, REPLY
-from streams.serde.records import Ended, Heartbeat
+from streams.serde.records import Command, CommandBody, Ended, Heartbeat, Reply
 from streams.serde.run_ends import PARKED
-from streams.worker.transport.contract import Done
-from streams.worker.transport.kafka import KafkaTransport
+from streams.worker.lease.held_leases import Held
+from streams.worker.link.commands import Commands
+from streams.worker.link.contract import Acknowledged, Deadline
 from streams.worker.worker import Worker
 from support.fault_points import COMMANDS, FAULT_POINTS, FaultPoints
 
@@ -28,43 +27,55 @@ def reach(step: str) -> None:
 
 def install() -> None:
     """Have this process tell its steps in the file that it shares with a test."""
-    send, leased, replied = KafkaTransport.send, Worker.leased, Worker.replied
+    post, leased, replied, leave = Commands.post, Worker.leased, Worker.replied, Worker._leave
 
-    def sending(
-        self: KafkaTransport, topic: str, key: bytes, value: bytes, *, partition: int, done: Done
+    def posting(
+        self: Commands,
+        partition: int,
+        command: Command,
+        until: Deadline,
+        done: Acknowledged | None = None,
+        *,
+        once: bool = False,
     ) -> None:
-        name = _command(value) if topic == "jobs.commands" else None
+        name = _name(command.body)
 
         def acked(error: Exception | None) -> None:
             if name and error is None:
                 reach(f"acked {name}")
-            done(error)
+            if done is not None:
+                done(error)
 
         if name:
             reach(f"sends {name}")
-        send(self, topic, key, value, partition=partition, done=acked)
+        post(self, partition, command, until, acked, once=once)
 
-    def taking(self: Worker, record: Any) -> None:
-        leased(self, record)
-        if any(left.kind == "event" for left in LEASE.decode(record.value).steps):
+    def taking(self: Worker, held: Held) -> None:
+        leased(self, held)
+        if any(left.kind == "event" for left in held.lease.steps):
             reach("resumed")
         reach("leased")
 
-    def hearing(self: Worker, record: Any) -> None:
-        if REPLY.decode(record.value).kind == "granted":
+    def hearing(self: Worker, reply: Reply) -> None:
+        if reply.kind == "granted":
             reach("told")
-        replied(self, record)
+        replied(self, reply)
 
-    KafkaTransport.send = sending  # type: ignore[method-assign]
+    async def leaving(self: Worker) -> None:
+        reach("sends leaving")
+        await leave(self)
+        reach("acked leaving")
+
+    Commands.post = posting  # type: ignore[method-assign]
     Worker.leased = taking  # type: ignore[method-assign]
     Worker.replied = hearing  # type: ignore[method-assign]
+    Worker._leave = leaving  # type: ignore[method-assign]
 
 
-def _command(value: bytes) -> str | None:
-    """What a worker says, by its record; a heartbeat counts that lists a lease."""
-    body = COMMAND.decode(value).body
+def _name(body: CommandBody) -> str | None:
+    """What a worker says; a heartbeat counts that lists a lease."""
     if isinstance(body, Heartbeat):
-        return "leaving" if body.leaving else "Heartbeat" if body.leases else None
+        return "Heartbeat" if body.leases else None
     if isinstance(body, Ended) and body.status == PARKED:
         return "Park"
     name = type(body).__name__

@@ -118,7 +118,6 @@ OF_GROUPS = {
     "streams.event_reader.reader",
     "streams.kafka.carrier",
     "streams.topology.rights_watch",
-    "streams.worker.transport.work_reader",
 }
 """Modules whose consumers join a consumer group, or ask for one."""
 

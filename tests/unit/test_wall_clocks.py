@@ -110,10 +110,9 @@ READ_IN = {
     "streams/link/live.py": "that no run says something from the future: shown",
     "streams/worker/link/link.py": "the date of a command: shown",
     "streams/api/sources/trial.py": "signs a test delivery",
-    "streams/worker/transport/retrying_sender.py": "the date of a command: shown",
-    "streams/worker/lease/heartbeater.py": "the date of a heartbeat: shown",
-    "streams/worker/lease/refusal.py": "the date of a dead letter: shown",
-    "streams/worker/handler/run_session.py": "the date of a progress: shown",
+    "streams/worker/link/beating.py": "the date of a heartbeat: shown",
+    "streams/worker/link/run_commands.py": "the date of a command: shown",
+    "streams/worker/link/run_requests.py": "the date of a progress: shown",
 }
 """Modules that read a wall clock, and for what."""
 OUTSIDE = "streams/demo/"

@@ -30,7 +30,7 @@
 {{- if hasPrefix "SASL" $kafka.securityProtocol -}}
 {{- $without := ternary (list) (list "topology") (not (empty .Values.topology.kafkaUser.secretName)) -}}
 {{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
-{{- if not $facts.values.kafkaUser.secretName -}}{{- $without = append $without $name -}}{{- end -}}
+{{- if and (has "kafka" $facts.needs) (not $facts.values.kafkaUser.secretName) -}}{{- $without = append $without $name -}}{{- end -}}
 {{- end -}}
 {{- if and $without (not $kafka.sasl.secretName) -}}
 {{- fail (printf "kafka.sasl.secretName is empty, but kafka.securityProtocol is %s: name the Secret with the password, or a kafkaUser of each of: %s" $kafka.securityProtocol (join ", " $without)) -}}
@@ -117,25 +117,12 @@
 {{- end -}}
 {{- end }}
 
-{{/* Workers of one pool share its partitions, whatever entries of `workers` they belong to. */}}
 {{- define "tidegate.checkPools" -}}
-{{- $names := dict -}}{{- $pods := dict -}}
 {{- $declared := list "default" -}}
 {{- range .Values.topology.overlay.pools -}}{{- $declared = append $declared .name -}}{{- end -}}
 {{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
-{{- if $facts.pool -}}
-{{- if not (has $facts.pool $declared) -}}
-{{- fail (printf "workers.%s.pool is %s, which the topology does not have: declare it under topology.overlay.pools, with its topic" (trimPrefix "worker-" $name) $facts.pool) -}}
-{{- end -}}
-{{- $scaled := $facts.values.autoscaling -}}
-{{- $most := int (include "tidegate.mostPods" (dict "root" $ "facts" $facts)) -}}
-{{- $own := ternary (default $most (int $scaled.maxReplicas)) (int $facts.values.replicas) $scaled.enabled -}}
-{{- $together := add $own (default 0 (get $pods $facts.pool)) -}}
-{{- $of := append (default list (get $names $facts.pool)) (trimPrefix "worker-" $name) -}}
-{{- if gt $together $most -}}
-{{- fail (printf "workers %s of the pool %s have %d pods together, but only %d would have a partition: use fewer (replicas, or autoscaling.maxReplicas), or more partitions (topology.overlay)" (join " and " $of) $facts.pool $together $most) -}}
-{{- end -}}
-{{- $_ := set $pods $facts.pool $together -}}{{- $_ := set $names $facts.pool $of -}}
+{{- if and $facts.pool (not (has $facts.pool $declared)) -}}
+{{- fail (printf "workers.%s.pool is %s, which the topology does not have: declare it under topology.overlay.pools" (trimPrefix "worker-" $name) $facts.pool) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -46,10 +46,8 @@ to others stand behind them: Kubernetes knows only those that stand before. */}}
 {{- range $values.keys.vault.entries -}}{{- $files = append $files (printf "/etc/tidegate/keys/vault/%s" .) -}}{{- end }}
 - {name: TIDEGATE_VAULT_KEY_FILE, value: {{ join "," $files | quote }}}
 {{- end }}
-{{- if has "cluster" .facts.needs }}
-{{- $signing := list -}}
-{{- range $values.keys.cluster.entries -}}{{- $signing = append $signing (printf "/etc/tidegate/keys/cluster/%s" .) -}}{{- end }}
-- {name: TIDEGATE_CLUSTER_KEY_FILE, value: {{ join "," $signing | quote }}}
+{{- if has "link" .facts.needs }}
+{{ include "tidegate.linkEnvironment" . }}
 {{- end }}
 {{- if has "admin" .facts.needs }}
 - name: TIDEGATE_ADMIN_TOKEN
@@ -58,17 +56,49 @@ to others stand behind them: Kubernetes knows only those that stand before. */}}
 {{- if .facts.values.wheel }}
 - {name: PYTHONPATH, value: /opt/application}
 {{- end }}
-{{ include "tidegate.clientEnvironment" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
+{{ include "tidegate.commonEnvironment" .root }}
+{{- if has "kafka" .facts.needs }}
+{{ include "tidegate.kafkaEnvironment" (dict "root" .root "kafkaUser" .facts.values.kafkaUser) }}
+{{- end }}
 {{ include "tidegate.settingsEnvironment" . }}
 {{- end }}
 
-{{/* How any command finds Kafka, its user and the topology. Takes {root, kafkaUser}. */}}
+{{/* Where the owners of partitions listen, or where a worker finds them, and the token between them. Takes {root, facts}. */}}
+{{- define "tidegate.linkEnvironment" -}}
+{{- $link := .root.Values.link -}}
+{{- $token := mergeOverwrite (deepCopy .root.Values.keys.link) (default dict .facts.values.token) -}}
+{{- if .facts.owns }}
+- {name: TIDEGATE_LINK_LISTEN, value: {{ printf "%s:%d" (ternary (printf "[%s]" .root.Values.listen) .root.Values.listen (contains ":" .root.Values.listen)) (int $link.port) | quote }}}
+{{- if $link.certificate.secretName }}
+- {name: TIDEGATE_LINK_CERT, value: /etc/tidegate/link/tls.crt}
+- {name: TIDEGATE_LINK_KEY, value: /etc/tidegate/link/tls.key}
+{{- end }}
+{{- else }}
+- {name: TIDEGATE_LINK, value: {{ printf "%s://%s-%s:%d" (ternary "wss" "ws" (not (empty $link.certificate.secretName))) (include "tidegate.fullname" .root) (include "tidegate.owner" .root) (int $link.port) | quote }}}
+{{- if and $link.certificate.secretName $link.ca.secretName }}
+- {name: TIDEGATE_LINK_CA, value: /etc/tidegate/link/ca.crt}
+{{- end }}
+{{- end }}
+- name: TIDEGATE_LINK_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ $token.secretName | quote }}, key: {{ $token.entry | quote }}}}
+{{- end }}
+
+{{/* What every command has: the topology, and how it logs. */}}
+{{- define "tidegate.commonEnvironment" -}}
+- {name: TIDEGATE_TOPOLOGY, value: /etc/tidegate/topology/topology.yaml}
+- {name: TIDEGATE_LOG_FORMAT, value: {{ .Values.log.format }}}
+- {name: TIDEGATE_LOG_LEVEL, value: {{ .Values.log.level }}}
+{{- end }}
+
+{{/* How a command that speaks to Kafka finds it, and its user. Takes {root, kafkaUser}. */}}
 {{- define "tidegate.clientEnvironment" -}}
+{{ include "tidegate.commonEnvironment" .root }}
+{{ include "tidegate.kafkaEnvironment" . }}
+{{- end }}
+
+{{- define "tidegate.kafkaEnvironment" -}}
 {{- $kafka := .root.Values.kafka -}}
 - {name: TIDEGATE_BOOTSTRAP, value: {{ $kafka.bootstrap | quote }}}
-- {name: TIDEGATE_TOPOLOGY, value: /etc/tidegate/topology/topology.yaml}
-- {name: TIDEGATE_LOG_FORMAT, value: {{ .root.Values.log.format }}}
-- {name: TIDEGATE_LOG_LEVEL, value: {{ .root.Values.log.level }}}
 {{- with $kafka.topicPrefix }}
 - {name: TIDEGATE_TOPIC_PREFIX, value: {{ . | quote }}}
 {{- end }}

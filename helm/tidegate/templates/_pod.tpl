@@ -35,6 +35,9 @@ spec:
       env: {{- include "tidegate.environment" . | nindent 8 }}
       ports:
         - {name: http, containerPort: 8080, protocol: TCP}
+        {{- if .facts.owns }}
+        - {name: link, containerPort: {{ int $values.link.port }}, protocol: TCP}
+        {{- end }}
       {{- include "tidegate.probes" . | nindent 6 }}
       volumeMounts: {{- include "tidegate.mounts" (merge (dict "pod" $pod) .) | nindent 8 }}
   volumes: {{- include "tidegate.volumes" (merge (dict "pod" $pod) .) | nindent 4 }}

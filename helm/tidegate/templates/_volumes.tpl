@@ -1,9 +1,12 @@
 {{/* Where a component's container mounts its volumes. Takes {root, facts, pod}. */}}
 {{- define "tidegate.mounts" -}}
 - {name: state, mountPath: /var/lib/tidegate}
-{{ include "tidegate.clientMounts" (dict "root" .root "kafkaUser" .facts.values.kafkaUser "pod" .pod) }}
-{{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
+{{ include "tidegate.clientMounts" (dict "root" .root "kafkaUser" .facts.values.kafkaUser "pod" .pod "kafkaless" (not (has "kafka" .facts.needs))) }}
+{{- if has "vault" .facts.needs }}
 - {name: keys, mountPath: /etc/tidegate/keys, readOnly: true}
+{{- end }}
+{{- if include "tidegate.linkFiles" . }}
+- {name: link, mountPath: /etc/tidegate/link, readOnly: true}
 {{- end }}
 {{- if .facts.values.wheel }}
 - {name: application, mountPath: /opt/application, readOnly: true}
@@ -29,28 +32,23 @@
 - name: state
   emptyDir: {sizeLimit: {{ (default dict $own.persistence).size | default "1Gi" }}}
 {{- end }}
-{{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology" "pod" .pod) }}
-{{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}
+{{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology" "pod" .pod "kafkaless" (not (has "kafka" .facts.needs))) }}
+{{- with include "tidegate.linkFiles" . }}
+- name: link
+  projected:
+    defaultMode: 0440
+    sources: {{- . | nindent 6 }}
+{{- end }}
+{{- if has "vault" .facts.needs }}
 - name: keys
   projected:
     defaultMode: 0440
     sources:
-      {{- if has "vault" .facts.needs }}
       - secret:
           name: {{ .root.Values.keys.vault.secretName | quote }}
           items: {{- range .root.Values.keys.vault.entries }}
             - {key: {{ . | quote }}, path: {{ printf "vault/%s" . | quote }}}
             {{- end }}
-      {{- end }}
-      {{- with .root.Values.keys.cluster }}
-      {{- if has "cluster" $.facts.needs }}
-      - secret:
-          name: {{ .secretName | quote }}
-          items: {{- range .entries }}
-            - {key: {{ . | quote }}, path: {{ printf "cluster/%s" . | quote }}}
-            {{- end }}
-      {{- end }}
-      {{- end }}
 {{- end }}
 {{- if $own.wheel }}
 - name: wheels
@@ -82,8 +80,25 @@
 {{- end -}}
 {{- end }}
 
-{{/* Certificates and the private key towards Kafka; empty if there are none. Takes {root, kafkaUser}. */}}
+{{/* The certificate of the link, or the authority that signed it; empty if there is none. Takes {root, facts}. */}}
+{{- define "tidegate.linkFiles" -}}
+{{- $link := .root.Values.link -}}
+{{- if and (has "link" .facts.needs) $link.certificate.secretName -}}
+{{- if .facts.owns }}
+- secret:
+    name: {{ $link.certificate.secretName | quote }}
+    items:
+      - {key: {{ $link.certificate.certificateKey | quote }}, path: tls.crt}
+      - {key: {{ $link.certificate.privateKeyKey | quote }}, path: tls.key}
+{{- else if $link.ca.secretName }}
+- secret: {name: {{ $link.ca.secretName | quote }}, items: [{key: {{ $link.ca.key | quote }}, path: ca.crt}]}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Certificates and the private key towards Kafka; empty if there are none. Takes {root, kafkaUser, kafkaless}. */}}
 {{- define "tidegate.kafkaFiles" -}}
+{{- if not .kafkaless -}}
 {{- $kafka := .root.Values.kafka -}}
 {{- with $kafka.ca }}
 {{- if .secretName }}
@@ -98,4 +113,5 @@
       - {key: {{ $shown.certificateKey | quote }}, path: user.crt}
       - {key: {{ $shown.privateKeyKey | quote }}, path: user.key}
 {{- end }}
+{{- end -}}
 {{- end }}

@@ -26,7 +26,7 @@ from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
 from streams.kafka.offsets import Place
 from streams.serde import delivery_states, job_states
-from streams.serde.records import Schedule
+from streams.serde.records import Job, Schedule
 from streams.topology.model import FUSED
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Faults(Strikes):
     def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
         """The strikes of a run in their order, each with the stage that it strikes.
 
-        Timers grow rare towards the end, while every delivery brings records to the dispatcher.
+        Timers grow rare towards the end, while jobs run until it.
         """
         return [
             ("ingress", self.ingress),
@@ -77,7 +77,7 @@ class Faults(Strikes):
             ("dedup", lambda: self.stage("dedup")),
             ("worker", lambda: self.worker("payment:refund")),
             ("scheduler", self.scheduler),
-            ("dispatcher", lambda: self.stage("dispatcher")),
+            ("dispatcher", self.dispatcher),
         ]
 
     async def steady(self, stage: str) -> None:
@@ -187,6 +187,28 @@ class Faults(Strikes):
         )
         return True
 
+    async def dispatcher(self) -> bool:
+        """Strike the owner of a job that a worker runs: what the run says must not be lost."""
+        owners = await asyncio.to_thread(self._groups.owners, self._runs("dispatcher"))
+        try:
+            chance = self._topics.next_record(_begins)
+            seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
+        except TimeoutError:
+            return False
+        name, job = owners.get(seen.partition, ""), seen.value
+        pid, at = self._strike(name)
+        await self._topics.to_end()
+
+        def has_moved() -> bool:
+            newest = self._topics.newest[job.job_id]
+            return newest.epoch > job.epoch or newest.status not in job_states.LEASED
+
+        if not pid or has_moved():
+            return False
+        kill = Kill("dispatcher", name, pid, at, f"a run of {job.type}")
+        self._watch(kill, until(has_moved, RECOVERY_SECONDS))
+        return True
+
     def _runs(self, stage: str) -> str:
         """The process and group name of a stage: the fused one's if that does its work."""
         fused = any(member.stage == FUSED for member in self._pipeline.members)
@@ -223,8 +245,8 @@ class Faults(Strikes):
         return self._topics.commanded.get(timer.value.value, before) < before
 
     def _epoch_of(self, call: Call) -> int | None:
-        leases = (s.value for s in self._topics.records.leases)
-        return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
+        job = self._topics.records.leased.get(call.caller.run_id)
+        return None if job is None else job.epoch
 
     def _is_delivered(self, hook: Hook) -> bool:
         row = self._topics.rows.get(hook.place)
@@ -237,6 +259,11 @@ class Faults(Strikes):
             return False
         is_over = job.epoch == kill.epoch and job.status not in job_states.LEASED
         return is_over or job.epoch > kill.epoch
+
+
+def _begins(seen: Seen[Any]) -> bool:
+    """Whether a record says that a job runs."""
+    return isinstance(seen.value, Job) and seen.value.status in job_states.LEASED
 
 
 async def _while_kept(hold: Hold[T], strike: Callable[[T], Awaitable[bool]]) -> bool:

@@ -143,7 +143,7 @@ def never_early(evidence: Evidence) -> Finding:
         found.check(once, f"{id_}: fired {len(times)} times, not once")
         for at in times:
             found.check(at >= due - _CLOCK_GRAIN, f"{id_}: fired {due - at:.3f} s early")
-    epochs = {seen.value.run_id: seen.value.epoch for seen in evidence.records.leases}
+    epochs = {run_id: job.epoch for run_id, job in evidence.records.leased.items()}
     for job_id, due, epoch in _due_work(evidence):
         for start in evidence.starts:
             if start.caller.job_id == job_id and epochs.get(start.caller.run_id, 0) > epoch:

@@ -118,8 +118,8 @@ def _kills(evidence: Evidence) -> Iterator[str]:
     for stage in sorted(STRUCK - {kill.stage for kill in evidence.kills}):
         yield f"no kill of {stage} struck work in flight"
     epochs: dict[str, int] = {}
-    for seen in evidence.records.leases:
-        epochs[seen.value.job_id] = max(seen.value.epoch, epochs.get(seen.value.job_id, 0))
+    for job in evidence.records.leased.values():
+        epochs[job.job_id] = max(job.epoch, epochs.get(job.job_id, 0))
     workers = [kill for kill in evidence.kills if kill.stage == "worker"]
     if workers and not any(epochs.get(kill.job_id, 0) > kill.epoch for kill in workers):
         yield "no lease of a killed worker moved to a higher epoch"

@@ -25,18 +25,17 @@ from streams.serde.codec import (
     DELIVERY_ATTEMPT,
     ENVELOPE,
     JOB,
-    LEASE,
     LEDGER_ENTRY,
     SCHEDULE,
 )
 from streams.serde.delivery_records import Delivery, DeliveryAttempt
+from streams.serde.job_states import LEASED
 from streams.serde.records import (
     Command,
     DeadLetter,
     Envelope,
     Heartbeat,
     Job,
-    Lease,
     LedgerEntry,
     Schedule,
 )
@@ -44,7 +43,6 @@ from streams.settings import Settings
 
 T = TypeVar("T")
 
-_WORK = "jobs.work.default"
 _TAKEN = "tidegate-taken"
 _BATCH, _WAIT_SECONDS = 2_000, 0.1
 _READ: dict[str, tuple[Any, str]] = {
@@ -55,7 +53,6 @@ _READ: dict[str, tuple[Any, str]] = {
     "schedule": (SCHEDULE, "schedule"),
     "ledger": (LEDGER_ENTRY, "ledger"),
     "dlq": (DEAD_LETTER, "dead"),
-    _WORK: (LEASE, "leases"),
     "deliveries": (DELIVERY, "deliveries"),
     "deliveries.attempts": (DELIVERY_ATTEMPT, "attempts"),
 }
@@ -90,7 +87,6 @@ class Records:
     schedule: list[Seen[Schedule]] = field(default_factory=list)
     ledger: list[Seen[LedgerEntry]] = field(default_factory=list)
     dead: list[Seen[DeadLetter]] = field(default_factory=list)
-    leases: list[Seen[Lease]] = field(default_factory=list)
     deliveries: list[Seen[Delivery]] = field(default_factory=list)
     attempts: list[Seen[DeliveryAttempt]] = field(default_factory=list)
 
@@ -98,6 +94,12 @@ class Records:
     def newest(self) -> dict[str, Job]:
         """Each job as in its newest record."""
         return {seen.value.job_id: seen.value for seen in self.jobs}
+
+    @property
+    def leased(self) -> dict[str, Job]:
+        """By run, its job as it was when it was leased."""
+        jobs = (seen.value for seen in self.jobs if seen.value.status in LEASED)
+        return {job.run_id: job for job in jobs if job.run_id is not None}
 
 
 class TopicRecorder:

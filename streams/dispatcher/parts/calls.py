@@ -8,10 +8,9 @@ import orjson
 
 from streams.dispatcher import circuits, metrics
 from streams.dispatcher.call_places import await_room, enter, leave
-from streams.dispatcher.living_lease import living, why_not
+from streams.dispatcher.living_lease import is_own, living, why_not
 from streams.dispatcher.names import MOST_CHARS
 from streams.dispatcher.part import Part
-from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.limits.paused import without_marks
 from streams.runtime.part import handles
@@ -47,19 +46,18 @@ class Calls(Part):
     @handles(ClaimStep)
     def claim(self, step: Step, command: Command, body: ClaimStep, at: int) -> None:
         """Let a step call its model, unless a limit has no room."""
-        check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
         kind, message = why_not(step, job) or ("granted", "")
         if job is not None and kind == "granted":
             full = enter(step, job, body.claim_id, model=body.model)
             kind, message = ("granted", "") if full is None else ("full", full)
-        answer_call(step.ctx, command, body, kind, message)
+        step.answer(command, body.claim_id, kind, message)
 
     @handles(StepFailed)
     def failed(self, step: Step, command: Command, body: StepFailed, at: int) -> None:
         """End the call of a model by a step that has no value."""
         job = step.table.get(command.job_id)
-        if job is not None:
+        if job is not None and is_own(step, job.worker_id):
             leave(step, job, body.claim_id)
 
     @handles(run_ends.FULL)

@@ -17,7 +17,6 @@ from streams.dispatcher.children import has_failed, is_still_ending, make
 from streams.dispatcher.job import is_live
 from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import AT_ONCE, Part
-from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import stop
 from streams.dispatcher.tree import (
@@ -58,13 +57,12 @@ class Children(Part):
     @handles(Enqueue)
     def enqueue(self, step: Step, command: Command, body: Enqueue, at: int) -> None:
         """Make a job for a run, unless its call was answered before."""
-        check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
         refusal = why_not(step, job)
         if job is None or refusal is not None:
-            answer_call(step.ctx, command, body, *(refusal or ("lost",)))
+            step.answer(command, body.claim_id, *(refusal or ("lost",)))
         elif not is_still_ending(step, job, body.child):  # else its run asks again
-            answer_call(step.ctx, command, body, *_made(step, job, body))
+            step.answer(command, body.claim_id, *_made(step, job, body))
 
     def may_go_on(self, step: Step, job: Job) -> bool:
         """Stop a job below one that has ended without success, or is being cancelled."""

@@ -14,7 +14,7 @@ round is made (`new_sets`), and `f` what was fired late (`fired_times`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import ClassVar
 
@@ -74,11 +74,12 @@ class DeclaredSchedules(Part):
         """Replace what an application declares; the same set again changes nothing.
 
         Raises:
-            PoisonRecord: one of the schedules cannot be.
+            PoisonRecord: one of the schedules cannot be, or is not the worker's to declare.
         """
         for each in body.schedules:
             _check(each)
         before = self._declared.get(body.app, ())
+        self._check_rights(step, (*before, *body.schedules))
         if before == body.schedules:
             return
         step.on_undo(self._note, body.app, before)
@@ -202,6 +203,15 @@ class DeclaredSchedules(Part):
             for each in schedules
             if each.tenant in (ALL_TENANTS, tenant_id)
         }
+
+    def _check_rights(self, step: Step, schedules: Iterable[DeclaredSchedule]) -> None:
+        if step.sender is None:
+            return
+        tenants = self.shared.workers.roster.tenants_of(step.sender)
+        others = {each.tenant for each in schedules} - (tenants or set())
+        if tenants is not None and others:
+            told = ", ".join(sorted(others))
+            raise PoisonRecord("not_allowed", f"this worker declares nothing for tenant {told}")
 
     def _note(self, app: str, schedules: tuple[DeclaredSchedule, ...]) -> None:
         self._declared[app] = schedules

@@ -1,4 +1,4 @@
-"""Expires leases that no heartbeat renews, after reading every command sent before their end."""
+"""Expires leases that no heartbeat renews, after reading every heartbeat sent before their end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from streams.dispatcher.failures import lose
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
+from streams.runtime.link import LINK
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +23,7 @@ class Expiry(Part):
         self._silent = False
 
     def tick(self, step: Step) -> None:
-        """Take back overdue leases, once every command sent before their deadlines was read."""
+        """Take back overdue leases, once every heartbeat sent before their deadlines was read."""
         workers = self.shared.workers
         overdue = workers.leases.overdue(step.monotonic, AT_ONCE)
         if not overdue:
@@ -31,8 +32,8 @@ class Expiry(Part):
         if self._asking is None:
             self._asking = (overdue[-1].ends_at, step.monotonic)
         moment, since = self._asking
-        if not step.ctx.caught_up_to("jobs.commands", moment):
-            # Count Kafka as silent only if no command arrives. While commands are still read, this
+        if not step.ctx.caught_up_to(LINK, moment):
+            # Nobody could be heard only if no command arrives. While commands are still read, this
             # process is merely behind, and will read the heartbeats that were sent.
             waited = step.monotonic - since > self._policy.heartbeat_seconds
             self._silent |= waited and self.shared.commanded_at < since
@@ -40,7 +41,7 @@ class Expiry(Part):
         self._asking = None
         if self._silent:
             self._silent = False
-            log.warning("kafka was silent: every lease gets a fresh term")
+            log.warning("no worker could be heard: every lease gets a fresh term")
             workers.fresh_terms(step.monotonic)
             return
         for lease in overdue:

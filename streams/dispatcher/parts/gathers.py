@@ -17,7 +17,6 @@ from streams.dispatcher.gathers import Gather
 from streams.dispatcher.job import is_live
 from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import AT_ONCE, Part
-from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import cause_above, in_workflow, parent_of, stop_below
 from streams.dispatcher.waiting import end_wait
@@ -63,13 +62,12 @@ class Gathers(Part):
     @handles(SealGather)
     def seal(self, step: Step, command: Command, body: SealGather, at: int) -> None:
         """Begin a gather, and say how many jobs of its list are known already."""
-        check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
         refusal = why_not(step, job)
         if job is None or refusal is not None:
-            answer_call(step.ctx, command, body, *(refusal or ("lost",)))
+            step.answer(command, body.claim_id, *(refusal or ("lost",)))
         else:
-            answer_call(step.ctx, command, body, *self._sealed(step, job, body))
+            step.answer(command, body.claim_id, *self._sealed(step, job, body))
 
     def _sealed(self, step: Step, job: Job, body: SealGather) -> tuple[ReplyKind, str, str | None]:
         gather = gathers.find(step, job, body.id)
@@ -98,10 +96,9 @@ class Gathers(Part):
     @handles(ReadChildren)
     def read(self, step: Step, command: Command, body: ReadChildren, at: int) -> None:
         """Tell how some of the jobs ended, the first ones that fit an answer."""
-        check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
         if job is None:
-            answer_call(step.ctx, command, body, "lost", "the lease of this run is over")
+            step.answer(command, body.claim_id, "lost", "the lease of this run is over")
             return
         told: list[tuple[str | None, ...]] = []
         size = 0
@@ -110,7 +107,7 @@ class Gathers(Part):
             size += len(user_json.write(told[-1]))
             if size > _TOLD_BYTES:
                 break
-        answer_call(step.ctx, command, body, "made", result=user_json.write(told).decode())
+        step.answer(command, body.claim_id, "made", result=user_json.write(told).decode())
 
     def ended(self, step: Step, job: Job) -> None:
         if job.parent is not None and job.parent.gather:

@@ -1,6 +1,6 @@
 """Reports jobs for which no lease can be made, and why: on `jobs.held`, in the log, in a gauge.
 
-Jobs wait if their type has no worker, their pool is not declared or has no topic, their tenant is
+Jobs wait if their type has no worker, their pool is not declared, their tenant is
 disabled, or all slots of their workers are taken; an operator must be able to see this. The store
 `parts` also keeps each report, under `H` and the record's key, so that a restart does not forget
 since when a type has had no worker.
@@ -28,7 +28,7 @@ from streams.serde.records import Held
 log = structlog.get_logger(__name__)
 
 TOPIC = "jobs.held"
-Reason = Literal["no_worker", "no_pool", "no_topic", "tenant_disabled", "no_slot"]
+Reason = Literal["no_worker", "no_pool", "tenant_disabled", "no_slot"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 _AFTER_GRACE = ("no_worker", "no_slot")
 _HELD = b"H"
@@ -63,7 +63,7 @@ class HeldJobs(Part):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._seen: dict[bytes, _Seen] = {}
-        self._shown = set(product(shared.topology.pools, _REASONS))
+        self._shown: set[tuple[str, str]] = set(product(shared.topology.pools, _REASONS))
         self._looked_at = float("-inf")
 
     def restored(self, ctx: Context) -> None:
@@ -104,8 +104,6 @@ class HeldJobs(Part):
         for (pool, type_), jobs in waiting.items():
             if jobs and pool not in types:
                 yield self._held(pool, type_, None, "no_pool", jobs, step)
-            elif jobs and pool in self.shared.without_topic:
-                yield self._held(pool, type_, None, "no_topic", jobs, step)
             elif jobs and type_ not in types[pool]:
                 yield self._held(pool, type_, None, "no_worker", jobs, step)
             elif jobs and type_ in starving[pool]:
@@ -129,8 +127,6 @@ class HeldJobs(Part):
             f"mend the route; after {hours:g} h without one its jobs are dead",
             "no_pool": f"pool {pool!r} is not declared: declare it in the topology, give the type "
             "another one, or move its jobs",
-            "no_topic": f"the broker has no topic jobs.work.{pool}: create it as "
-            "`tidegate topology plan` says",
             "tenant_disabled": f"tenant {tenant_id} is disabled: enable it, or cancel its jobs",
             "no_slot": f"no worker of pool {pool!r} that handles {type_!r} has a free slot: wait "
             "until a job ends, start another worker, or give the workers more --slots",
@@ -192,7 +188,7 @@ class HeldJobs(Part):
 
     def _observe(self) -> None:
         """Show each reason of each declared pool, and of any other that has had held jobs."""
-        jobs = Counter[tuple[str, Reason]]()
+        jobs = Counter[tuple[str, str]]()
         for seen in self._seen.values():
             if seen.told_at is not None:
                 jobs[seen.held.pool, seen.held.reason] += seen.held.jobs

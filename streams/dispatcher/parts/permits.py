@@ -96,7 +96,7 @@ class HeldPermits(Part):
         shares = self._limited.caps.buckets.shared
         if not (self._permits.touched or (is_time and (shares or self._permits.holdings))):
             return
-        demand = Demand(self.shared.queue, self.shared.workers.roster)
+        demand = Demand(self.shared.queue, self.shared.workers)
         if is_time:
             self._looked_at = step.monotonic
             self._permits.touch_some(_MOST // 2)  # so that new ones need not wait for all

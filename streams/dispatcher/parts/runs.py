@@ -17,7 +17,6 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.review import go_on
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
-from streams.dispatcher.workers import credits
 from streams.runtime.part import handles
 from streams.serde import run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
@@ -37,8 +36,6 @@ class Runs(Part):
 
     @handles(Ended)
     def run_ended(self, step: Step, command: Command, body: Ended, at: int) -> None:
-        credits.check(body)
-        self.shared.workers.roster.announced(body.worker_id, body.free, body.received)
         job = living(step, command, body.run_id, last_word=True)
         if job is not None:
             step.end_run(job, body)

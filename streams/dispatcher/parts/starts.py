@@ -54,7 +54,7 @@ class GrantedStarts(Part):
         is_time = step.monotonic >= self._looked_at + _LOOK_SECONDS
         if not (is_time or self._budgets.touched):
             return
-        demand = Demand(self.shared.queue, self.shared.workers.roster)
+        demand = Demand(self.shared.queue, self.shared.workers)
         buckets = set(self._budgets.touched)
         self._budgets.touched.clear()
         if is_time:

@@ -72,7 +72,7 @@ class UnhandledTypes(Part):
         due = [place for place, since in self.shared.without_worker.items() if since <= latest]
         if not due:
             self._listening.stop()
-        elif self._listening.heard_out(step.ctx):
+        elif self._listening.heard_out(step.monotonic):
             left = AT_ONCE
             for pool, type_ in due:
                 found = self.shared.queue.ready_since(pool, type_, latest, left)
@@ -119,7 +119,7 @@ class UnhandledTypes(Part):
 
 
 class Listening:
-    """Tracks whether commands were read without a break long enough to know all workers."""
+    """Tracks whether workers could connect without a break for long enough to know all of them."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -128,20 +128,15 @@ class Listening:
     def stop(self) -> None:
         """Stop listening, since there is nothing to listen for."""
         self._since: float | None = None
-        self._asked = self._called = 0.0
+        self._called = 0.0
 
-    def heard_out(self, ctx: Context) -> bool:
+    def heard_out(self, now: float) -> bool:
         """Whether listening is complete; call at each punctuation, since a gap restarts it."""
-        now = ctx.monotonic
-        paused = now - self._called > _PAUSE_SECONDS or now - self._asked > 2 * _PAUSE_SECONDS
+        paused = now - self._called > _PAUSE_SECONDS
         self._called = now
         if self._since is None or paused:
-            self._since = self._asked = now
-        read = ctx.caught_up_to("jobs.commands", self._asked)
-        heard = read and self._asked - self._since >= self._seconds
-        if read and now - self._asked >= 1:
-            self._asked = now
-        return heard
+            self._since = now
+        return now - self._since >= self._seconds
 
 
 def _comes_back(step: Step, job: Job) -> bool:

@@ -21,7 +21,6 @@ from streams.dispatcher.offers import Offers
 from streams.dispatcher.parking import Parking
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.recent_events import Offered, RecentEvents
-from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
 from streams.dispatcher.tree import successor
@@ -38,8 +37,6 @@ from streams.serde.records import (
     Ended,
     Job,
     Listen,
-    Reply,
-    ReplyKind,
     StepResult,
     Wait,
     WaitOver,
@@ -78,13 +75,10 @@ class Waits(Part):
     @handles(Listen)
     def listen(self, step: Step, command: Command, body: Listen, at: int) -> None:
         """Open a wait while its run goes on, and answer."""
-        check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
         if job is not None:
             self._parking.listen(step, job, body.wait)
-        kind: ReplyKind = "lost" if job is None else "listening"
-        whose = body.worker_id, command.job_id, command.epoch, body.claim_id
-        step.answer(Reply(*whose, kind), body.reply_partition)
+        step.answer(command, body.claim_id, "lost" if job is None else "listening")
 
     @reads("events")
     def arrived(self, step: Step, record: Record) -> None:

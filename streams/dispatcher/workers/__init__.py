@@ -1,1 +1,1 @@
-"""The workers that one partition knows: their credits, their silence, their leases."""
+"""The workers: who is connected, with which credits, and what leases they have of one partition."""

@@ -1,95 +1,68 @@
-"""Tracks the announced workers and their credits, and picks a worker for a job's type.
+"""Orders connected workers by their credits, and picks one for a job.
 
-A worker reports how many leases of this partition it has read and how many more it takes; the sum
-is its limit. Its credits are that limit minus the number of leases that were sent to it. A lease on
-its way is counted as sent but not yet as read, so it is never counted twice.
+A worker says how many leases it takes over its connection in all. Its credits are that limit minus
+the number of leases that were sent to it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedList
 
-from streams.dispatcher.workers.leases import ActiveLease
-from streams.errors import PoisonRecord
-from streams.serde.records import Declined, Ended, Handler, Heartbeat
+from streams.dispatcher.workers.turns import Turns
+from streams.serde.records import Handler
 
 _LOOKED_AT = 64
 """At most this many workers are examined to find some that may be asked for credits."""
-_MOST = 1 << 40
-"""More leases than any worker reads. The numbers of leases go on from what workers report, and must
-not grow beyond 64 bits."""
+
+Tenants = frozenset[str] | None
+"""The tenants whose jobs a worker may run; None: those of all."""
+Able = dict[str, Tenants]
+"""Types of jobs that can be leased now, each for some tenants."""
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """One worker process; `read_at` is when its last heartbeat was read (monotonic seconds).
+    """The connection of one worker process.
 
-    - `limit` is the number of leases of this partition that it takes in all, `received` the number
-      it has read, and `sent` the number sent to it.
-    - `asked_at` is when it was last asked for credits.
-    - `doubted`: it is alive and left a lease unconfirmed for a whole term, so it gets one lease at
-      a time until it speaks for one. `paused`: it gets none at present.
+    - `limit` is the number of leases that it takes in all, and `sent` the number sent to it.
+    - `beat` is its newest sign of life, read at `read_at`; it is `silent` if that is long ago.
+    - `asked_at` is when it was last asked for credits. All times are in monotonic seconds.
     """
 
     worker_id: str
     pool: str
-    work_partition: int
-    heartbeat_id: str
-    read_at: float
+    tenants: Tenants
     handlers: dict[str, Handler] = field(default_factory=dict)
     limit: int = 0
-    received: int = 0
     sent: int = 0
-    doubted: bool = False
-    paused: bool = False
-    fresh: bool = True
+    beat: int = 0
+    draining: bool = False
+    silent: bool = False
+    read_at: float = float("-inf")
     asked_at: float = float("-inf")
     place: tuple[int, str] | None = None
 
     @property
     def credits(self) -> int:
         """The number of leases that it gets beyond those sent to it."""
-        if self.paused:
-            return 0
-        free = max(0, self.limit - self.sent)
-        return min(free, 1) if self.doubted else free
-
-    def told(self, free: int, received: int) -> None:
-        """Take in how many leases it has read and how many more it takes; ignore old reports."""
-        if received < self.received:
-            return
-        self.received = received
-        self.sent = max(self.sent, self.received)
-        self.limit = free + received
-
-    def lacks(self, lease: ActiveLease) -> bool:
-        """Whether it has not read a lease that was sent to it, as far as is known.
-
-        A lease on a partition that it no longer reads stays unread, even if it reads later ones.
-        """
-        return not lease.confirmed and lease.number > (0 if lease.unread else self.received)
-
-
-def check(body: Heartbeat | Ended | Declined) -> None:
-    """Reject numbers of leases that no worker can report.
-
-    Raises:
-        PoisonRecord: a number is negative or too large.
-    """
-    for name, number in (("free", body.free), ("received", body.received)):
-        if not 0 <= number <= _MOST:
-            raise PoisonRecord("bad_credits", f"{name} is {number}")
+        return 0 if self.draining or self.silent else max(0, self.limit - self.sent)
 
 
 class Crew:
-    """Workers of one pool that handle the same types; those with credits are ordered by them."""
+    """Workers of one pool that handle the same types for the same tenants.
 
-    def __init__(self, types: frozenset[str]) -> None:
+    Those with credits are ordered by them; `free` is the number of these credits.
+    """
+
+    def __init__(self, types: frozenset[str], tenants: Tenants) -> None:
         self.types = types
+        self.tenants = tenants
+        self.able: Able = dict.fromkeys(sorted(types), tenants)
         self.workers: dict[str, Worker] = {}
+        self.free = 0
         self._order = SortedList()  # (negative credits, worker id)
 
     def freest(self, but: str | None = None) -> Worker | None:
@@ -97,84 +70,96 @@ class Crew:
         found = (worker_id for _, worker_id in self._order[:2] if worker_id != but)
         return next(map(self.workers.__getitem__, found), None)
 
-    def credits(self) -> int:
-        """How many leases its workers take now, in all."""
-        return sum(worker.credits for worker in self.workers.values() if worker.place)
-
     def place(self, worker: Worker) -> None:
         """Update a worker's place in the order by credits; O(log n)."""
-        count = worker.credits if worker.fresh else 0
+        count = worker.credits
         place = (-count, worker.worker_id) if count else None
         if place == worker.place:
             return
-        if worker.place is not None:
-            self._order.remove(worker.place)
+        self._displace(worker)
         if place is not None:
             self._order.add(place)
+            self.free += count
         worker.place = place
 
     def remove(self, worker: Worker) -> None:
         """Take a worker out."""
+        self._displace(worker)
+        del self.workers[worker.worker_id]
+
+    def _displace(self, worker: Worker) -> None:
         if worker.place is not None:
             self._order.remove(worker.place)
+            self.free += worker.place[0]
             worker.place = None
-        del self.workers[worker.worker_id]
 
 
 class Pool:
-    """The workers of one pool."""
+    """The workers of one pool, and the partitions that wait for their credits."""
 
     def __init__(self) -> None:
-        self._crews: dict[frozenset[str], Crew] = {}
-        self._asked: OrderedDict[str, Worker] = OrderedDict()  # least recently asked first
-
-    def __len__(self) -> int:
-        return len(self._asked)
+        self.turns: Turns[Crew] = Turns()
+        self._crews: dict[tuple[frozenset[str], Tenants], Crew] = {}
+        self._asked: dict[str, Worker] = {}  # least recently asked first
 
     def join(self, worker: Worker) -> None:
-        """Add a worker; call `leave` first if its types changed."""
-        types = frozenset(worker.handlers)
-        crew = self._crews.setdefault(types, Crew(types))
+        """Add a worker."""
+        key = frozenset(worker.handlers), worker.tenants
+        crew = self._crews.setdefault(key, Crew(*key))
         crew.workers[worker.worker_id] = worker
         crew.place(worker)
         self._asked[worker.worker_id] = worker
 
     def leave(self, worker: Worker) -> None:
         """Remove a worker."""
-        types = frozenset(worker.handlers)
-        crew = self._crews[types]
+        crew = self._crew(worker)
         crew.remove(worker)
         if not crew.workers:
-            del self._crews[types]
+            del self._crews[crew.types, crew.tenants]
         del self._asked[worker.worker_id]
 
     def place(self, worker: Worker) -> None:
-        """Update a worker whose credits changed, that fell silent, or that was heard again."""
-        self._crews[frozenset(worker.handlers)].place(worker)
+        """Update a worker whose credits changed."""
+        self._crew(worker).place(worker)
+
+    def crews(self) -> list[Crew]:
+        return list(self._crews.values())
 
     def types(self) -> set[str]:
         """The types that some worker handles."""
-        return set().union(*self._crews)
+        return {type_ for types, _ in self._crews for type_ in types}
 
-    def able(self) -> set[str]:
-        """The types that some worker with credits handles."""
-        return set().union(*(crew.types for crew in self._crews.values() if crew.freest()))
+    def able(self, partition: int) -> Able:
+        """What can be leased now for jobs of a partition."""
+        crews = [crew for crew in self._crews.values() if self._has_turn(crew, partition)]
+        if len(crews) == 1:
+            return crews[0].able
+        found: Able = {}
+        for crew in crews:
+            for type_ in crew.types:
+                before = found.get(type_, frozenset())
+                both = before is not None and crew.tenants is not None
+                found[type_] = before | crew.tenants if both else None  # type: ignore[operator]
+        return found
 
-    def freest(self, job_type: str, but: str | None = None) -> Worker | None:
-        """The worker with the most credits among those that handle a type, if any has some.
+    def freest(
+        self, partition: int, job_type: str, tenant_id: str, but: str | None = None
+    ) -> Worker | None:
+        """The worker with the most credits among those that may run such a job, if any has some.
 
         The worker with the id `but` is left out.
         """
-        crews = (crew for crew in self._crews.values() if job_type in crew.types)
-        able = (worker for crew in crews if (worker := crew.freest(but)) is not None)
-        return max(able, key=lambda worker: worker.credits, default=None)
+        found = None
+        for crew in self._crews.values():
+            may_run = crew.tenants is None or tenant_id in crew.tenants
+            if may_run and job_type in crew.types and self._has_turn(crew, partition):
+                worker = crew.freest(but)
+                if worker and (found is None or worker.credits > found.credits):
+                    found = worker
+        return found
 
-    def credits(self) -> int:
-        """How many leases its workers take now, in all."""
-        return sum(crew.credits() for crew in self._crews.values())
-
-    def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:
-        """Workers without credits that handle these types and were last asked before a moment.
+    def to_ask(self, may_run: Callable[[Worker], bool], limit: int, before: float) -> list[Worker]:
+        """Workers without credits that may run something, and were last asked before a moment.
 
         The least recently asked come first; every examined worker moves to the end.
         """
@@ -183,7 +168,13 @@ class Pool:
             worker = next(iter(self._asked.values()))
             if len(found) == limit or worker.asked_at > before:
                 break
-            self._asked.move_to_end(worker.worker_id)
-            if not (types.isdisjoint(worker.handlers) or worker.place or worker.paused):
+            self._asked[worker.worker_id] = self._asked.pop(worker.worker_id)
+            if not (worker.place or worker.draining or worker.silent) and may_run(worker):
                 found.append(worker)
         return found
+
+    def _crew(self, worker: Worker) -> Crew:
+        return self._crews[frozenset(worker.handlers), worker.tenants]
+
+    def _has_turn(self, crew: Crew, partition: int) -> bool:
+        return bool(crew.free) and crew.free > self.turns.ahead(crew, partition)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from sortedcontainers import SortedList
 
+from streams.dispatcher.workers.credits import Worker
+
 
 @dataclass(slots=True)
 class ActiveLease:
@@ -20,9 +22,8 @@ class ActiveLease:
       other runs to end; `given_up`: its worker is gone.
     - `dropped`: its worker has spoken for it, and its newest heartbeat no longer lists it.
     - `cancel`: why its job is being cancelled.
-    - `number`: its place among the leases sent to its worker; 0 if that is not known.
-    - `work_partition`: where it was sent; None if that is not known.
-    - `unread`: it ended without a word from its worker.
+    - `sent_to`: the connection over which it goes once the present transaction is committed; `via`
+      is that connection for good, and None for a lease of an earlier process.
     - `due`: when its end is checked again, which is not after it ends.
     """
 
@@ -37,9 +38,8 @@ class ActiveLease:
     cancel: str | None = None
     given_up: bool = False
     dropped: bool = False
-    number: int = 0
-    work_partition: int | None = None
-    unread: bool = False
+    sent_to: Worker | None = None
+    via: Worker | None = None
     due: float = 0.0
 
 

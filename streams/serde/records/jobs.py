@@ -240,6 +240,7 @@ class LedgerEntry:
     settled_by: str | None
     note: str | None
     keep_ms: int = 0
+    worker_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

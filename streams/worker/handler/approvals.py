@@ -1,6 +1,7 @@
 """What a handler asks people to approve, made of the arguments of its calls.
 
-Prompt and arguments are sealed here, before they are sent; the digest of the arguments is not.
+Prompt and arguments are sealed by the owner of the job before they are sent with the command; the
+digest of the arguments is not.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 from streams.errors import ApprovalRejected, PermanentError
 from streams.serde.ids import approval_id
+from streams.serde.link.places import ApprovalPlace, written
 from streams.serde.records import (
     ApprovalEffect,
     Approvers,
@@ -27,12 +29,9 @@ from streams.worker.handler.decision import Decision, Proposed
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.redacted import check_arguments
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import digest, from_json, is_label, to_json
+from streams.worker.handler.values import digest, from_json, is_label, json_of, to_json
 from streams.worker.handler.waits import Pending, Waits
 from streams.worker.job_types import TOOL_NAME
-
-if TYPE_CHECKING:
-    from streams.vault.keyring import DataKeyring
 
 MOST_EFFECTS = 50
 """How many effects one approval may have."""
@@ -62,13 +61,10 @@ class Terms:
 class Approvals:
     """The approvals that one run asks for."""
 
-    def __init__(
-        self, session: RunSession, history: History, waits: Waits, keyring: DataKeyring
-    ) -> None:
+    def __init__(self, session: RunSession, history: History, waits: Waits) -> None:
         self._session = session
         self._history = history
         self._waits = waits
-        self._keyring = keyring
         self._asked: dict[str, tuple[str, Pending]] = {}  # by action, with the approval's key
 
     def asked(
@@ -179,27 +175,24 @@ class Approvals:
         value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
         # Their digest is known: what is sealed must not follow later changes of the handler.
         value = from_json(to_json(value, f"approval {key}"))
-        ask = partial(self._say, key, call.digest, id_, value, effects, terms, objection)
-        return self._waits.pending(call, wait, partial(self._given, id_, given), ask)
+        ask = partial(self._say, key, call.digest, value, effects, terms, objection)
+        return self._waits.pending(call, wait, partial(self._given, key, given), ask)
 
     async def _say(
         self,
         key: str,
         evidence: bytes,
-        id_: str,
         value: Any,
         effects: Sequence[tuple[ApprovalEffect, Any]],
         terms: Terms,
         objection: PolicyObjection | None,
     ) -> None:
-        from streams.vault.sealed_json import seal_with  # `import streams` is light
-
-        lease = self._session.lease
+        place = written(ApprovalPlace(key))
         asked = AskApproval(
-            lease.run_id,
+            self._session.lease.run_id,
             key,
             evidence,
-            seal_with(self._keyring, lease.tenant_id, id_, value),
+            await self._session.requests.seal(place, json_of(value, "approval").decode()),
             tuple(effect for effect, _ in effects),
             terms.approvers,
             terms.quorum,
@@ -210,14 +203,12 @@ class Approvals:
         await self._session.say(asked)
 
     async def _given(
-        self, id_: str, given: Callable[[Mapping[str, Any], Any], Decision], value: Any
+        self, key: str, given: Callable[[Mapping[str, Any], Any], Decision], value: Any
     ) -> Decision:
-        from streams.vault.sealed_json import open_with
-
-        sealed, edit = value["edit"], None
+        sealed, edit, place = value["edit"], None, written(ApprovalPlace(key))
         if sealed is not None:
             kept = Sealed(sealed["key_id"], base64.b64decode(sealed["data"]))
-            edit = await open_with(self._keyring, self._session.lease.tenant_id, id_, kept)
+            edit = from_json(await self._session.requests.open(place, kept))
         return given(value, edit)
 
 

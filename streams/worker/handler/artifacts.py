@@ -10,6 +10,7 @@ from streams import user_json
 from streams.artifacts.stand_in import MARK, is_stand_in, marked_off, meant
 from streams.errors import PermanentError, TransientError
 from streams.serde.ids import artifact_id
+from streams.serde.link.places import ArtifactPlace, written
 from streams.serde.sizes import MAX_ARTIFACT_BYTES, MAX_VALUE_BYTES
 from streams.worker.handler.invoke import call
 from streams.worker.handler.redacted import check_names, clean_json
@@ -19,7 +20,6 @@ from streams.worker.handler.values import check_size, from_json, is_label, refus
 if TYPE_CHECKING:
     from streams.artifacts.reference import Reference
     from streams.artifacts.store import ArtifactStore
-    from streams.vault.keyring import DataKeyring
 
 MOST_BYTES = MAX_ARTIFACT_BYTES
 _JSON = "application/json"
@@ -31,11 +31,8 @@ T = TypeVar("T")
 class Artifacts:
     """The artifacts of one run. Without a store, there are none."""
 
-    def __init__(
-        self, session: RunSession, keyring: DataKeyring, store: ArtifactStore | None
-    ) -> None:
+    def __init__(self, session: RunSession, store: ArtifactStore | None) -> None:
         self._session = session
-        self._keyring = keyring
         self._store = store
         self._saved: set[str] = set()
 
@@ -62,14 +59,16 @@ class Artifacts:
     async def load(self, given: object) -> bytes:
         """See `Context.load`."""
         from streams.artifacts.reference import Reference, path_of
-        from streams.artifacts.sealing import opened
+        from streams.artifacts.sealing import head_of, opened_with
 
         value = given[MARK] if isinstance(given, dict) and given.keys() == {MARK} else given
         reference = Reference.of_json(value)
         tenant_id = self._session.lease.tenant_id
         path = path_of(tenant_id, reference.of, reference.artifact)
         data = await self._asked(lambda store: store.get(path))
-        return await opened(self._keyring, tenant_id, reference, data)
+        place = written(ArtifactPlace(reference.artifact, reference.of))
+        key = await self._session.requests.open(place, head_of(data)[0].key)
+        return opened_with(from_json(key), tenant_id, reference, data)
 
     async def text(self, value: object, what: str, place: str) -> str:
         """The JSON text of a value, or, if that is too large, of what stands for it.
@@ -95,31 +94,40 @@ class Artifacts:
 
     async def _put(self, place: str, content: bytes, name: str, content_type: str) -> Reference:
         from streams.artifacts.reference import Reference, path_of
-        from streams.artifacts.sealing import sealed
+        from streams.artifacts.sealing import new_secret, sealed
 
         if len(content) > MOST_BYTES:
             raise PermanentError(
                 f"artifact {name!r} has {len(content):,} bytes, more than {MOST_BYTES:,}: store it "
                 "elsewhere, and save where it lies"
             )
-        lease, keyring = self._session.lease, self._keyring
+        lease = self._session.lease
         id_ = artifact_id(lease.job_id, lease.run_id, place)
         found = Reference(id_, lease.job_id, name, len(content), content_type)
         path = path_of(lease.tenant_id, lease.job_id, id_)
+        self._check_store()
+        secret = new_secret()
+        place = written(ArtifactPlace(id_, lease.job_id))
+        key = await self._session.requests.seal(place, to_json(secret, "the key of an artifact"))
         await self._asked(
-            lambda store: store.put(path, sealed(keyring, lease.tenant_id, found, content))
+            lambda store: store.put(path, sealed(secret, key, lease.tenant_id, found, content))
         )
         return found
 
+    def _check_store(self) -> ArtifactStore:
+        from streams.artifacts.store import SETTING
+
+        self._session.check()
+        if self._store is None:
+            raise PermanentError(f"there is no place for artifacts: set {SETTING} for the workers")
+        return self._store
+
     async def _asked(self, ask: Callable[[ArtifactStore], T]) -> T:
         """What the store answers, in a thread: it may take long, or hang."""
-        from streams.artifacts.store import SETTING, ArtifactGone, StoreUnavailable
+        from streams.artifacts.store import ArtifactGone, StoreUnavailable
         from streams.worker.handler.store_calls import asked
 
-        store = self._store
-        if store is None:
-            raise PermanentError(f"there is no place for artifacts: set {SETTING} for the workers")
-        self._session.check()
+        store = self._check_store()
         with self._session.busy():
             try:
                 return await asked(store, ask) if store.blocks else ask(store)

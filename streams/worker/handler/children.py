@@ -15,7 +15,6 @@ from streams.serde.step_ids import CHILD, end_id, is_inside
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.calls import Call, check_label
-from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import may_begin
 from streams.worker.handler.history import History
 from streams.worker.handler.redacted import clean_json
@@ -25,7 +24,7 @@ from streams.worker.handler.steps import Steps
 from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.handler.wait_calls import Span, span_ms
 from streams.worker.handler.waits import Pending, Waits
-from streams.worker.transport.replies import Replies
+from streams.worker.link.replies import Replies
 
 _Asked = TypeVar("_Asked", Enqueue, SealGather, ReadChildren)
 
@@ -109,14 +108,12 @@ class Children:
         steps: Steps,
         waits: Waits,
         replies: Replies,
-        claimant: Claimant,
     ) -> None:
         self._session = session
         self._history = history
         self._steps = steps
         self._waits = waits
         self._replies = replies
-        self._claimant = claimant
 
     def enqueue(self, asked: ChildCall, wait: bool) -> Coroutine[Any, Any, Any]:
         """See `Context.enqueue`."""
@@ -145,11 +142,11 @@ class Children:
             PermanentError: what is asked for cannot be done.
             LeaseLost: the run is over.
         """
-        claim_id, claimant = new_id("clm"), self._claimant
+        claim_id = new_id("clm")
 
         def asked() -> _Asked:
             run_id = self._session.lease.run_id
-            return body((claimant.worker_id, claimant.reply_partition(), claim_id, run_id))
+            return body(("", 0, claim_id, run_id))
 
         reply = await ask(self._session, self._replies, claim_id, asked)
         if reply.kind == "conflict":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from streams.errors import LeaseLost
 from streams.serde import effect_states
@@ -20,8 +20,9 @@ from streams.worker.handler.asking import ask
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest
 from streams.worker.job_types import Tool
+from streams.worker.link.contract import NEVER
+from streams.worker.link.replies import Replies
 from streams.worker.middleware.contract import EffectCall
-from streams.worker.transport.replies import Replies
 
 _NO_FOR_NOW = ("busy", "held", "full", "approval", "denied", "refused")
 """Another call, a person who approves or a new topology may change these answers before a copy is
@@ -30,10 +31,8 @@ read."""
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """The values that all claims of one run share; `tools` has the declared ones by name."""
+    """What all claims of one run share: the declared tools by name, and the scopes of its type."""
 
-    worker_id: str
-    reply_partition: Callable[[], int]
     tools: Mapping[str, Tool]
     scopes: frozenset[str] | None
 
@@ -50,8 +49,8 @@ class Claims:
         """The claim of an effect."""
         action, once_per = effect.action, effect.once_per
         return Claim(
-            worker_id=self._claimant.worker_id,
-            reply_partition=self._claimant.reply_partition(),
+            worker_id="",
+            reply_partition=0,
             claim_id=new_id("clm"),
             run_id=self._session.lease.run_id,
             action=action,
@@ -84,11 +83,11 @@ class Claims:
         def copy() -> Claim:
             nonlocal copies
             copies += 1
-            return replace(claim, reply_partition=self._claimant.reply_partition())
+            return claim
 
         def valid_until() -> float:
             # Once the claim is withdrawn, it must not be sent again.
-            return -1.0 if withdrawn else self._session.held.valid_until
+            return NEVER if withdrawn else self._session.held.valid_until
 
         try:
             reply = await ask(self._session, self._replies, claim.claim_id, copy, valid_until)

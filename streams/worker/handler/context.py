@@ -12,7 +12,7 @@ from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
-from streams.serde.records import EventInfo, PayloadRef
+from streams.serde.records import EventInfo
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.live import Live
 from streams.worker.handler.outside import Outside
@@ -25,8 +25,6 @@ from streams.worker.handler.waiting import Waiting
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from streams.vault.keyring import DataKeyring
-    from streams.vault.opening import Fetch
     from streams.worker.credentials.credentials import Credentials
     from streams.worker.handler.approvals import Approvals
     from streams.worker.handler.artifacts import Artifacts
@@ -66,8 +64,6 @@ class Context(Waiting, Spawning, Outside, Live, Saving, Generic[Input]):
         approvals: Approvals,
         children: Children,
         gathering: Gathering,
-        keyring: DataKeyring,
-        fetch: Fetch,
         credentials: Credentials,
         artifacts: Artifacts,
     ) -> None:
@@ -94,8 +90,6 @@ class Context(Waiting, Spawning, Outside, Live, Saving, Generic[Input]):
         self._effects = effects
         self._steps = steps
         self._history = history
-        self._keyring = keyring
-        self._fetch = fetch
 
     @property
     def traceparent(self) -> str | None:
@@ -113,30 +107,30 @@ class Context(Waiting, Spawning, Outside, Live, Saving, Generic[Input]):
         Raises:
             PermanentError: the job has no body, its body has expired on `payloads`, or the tenant
                 was erased.
-            TransientError: the broker does not answer, or the body's key is not known here yet.
+            TransientError: the owner of the job cannot give it now.
         """
         self._session.check()
         lease = self._session.lease
         event = lease.event if event is None else event
-        ref = None if event is None else self._body_of(event)
-        if ref is None or event is None:
+        place = None if event is None else self._body_of(event)
+        if place is None:
             raise PermanentError(
                 f"job {lease.job_id} has no such payload: a job that was submitted directly has "
                 "ctx.input, and one that waited has the bodies of the events that it got"
             )
-        from streams.vault.opening import open_payload  # `import streams` is light
-
         with self._session.busy():
-            return await open_payload(
-                self._keyring, self._fetch, lease.tenant_id, event.event_id, ref
-            )
+            return await self._session.requests.body(*place)
 
-    def _body_of(self, event: EventInfo) -> PayloadRef | None:
+    def _body_of(self, event: EventInfo) -> tuple[int | None, str] | None:
+        """Where the body of an event is: its place in the batch, or the wait that it ended."""
         lease = self._session.lease
-        if event == lease.event:
-            return lease.payload_ref
-        batch = {each.event.event_id: each.payload_ref for each in lease.events}
-        return batch.get(event.event_id) or self._waits.bodies.get(event.event_id)
+        if event == lease.event and not lease.events:
+            return None if lease.payload_ref is None else (None, "")
+        batch = {each.event.event_id: index for index, each in enumerate(lease.events)}
+        if event.event_id in batch:
+            return batch[event.event_id], ""
+        wait = self._waits.bodies.get(event.event_id)
+        return None if wait is None else (None, wait)
 
     async def json(self, event: EventInfo | None = None) -> Any:
         """The document in an event's body: its JSON, or the JSON in the field `payload` of a form.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from streams.artifacts.store import ArtifactStore
 from streams.topology.model import Topology
-from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.approvals import Approvals
@@ -20,10 +19,8 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.wait_calls import WaitCalls
 from streams.worker.handler.waits import Waits
-from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.link.replies import Replies
 from streams.worker.middleware.chain import Chain
-from streams.worker.transport.contract import Transport
-from streams.worker.transport.replies import Replies
 
 
 class Contexts:
@@ -33,20 +30,14 @@ class Contexts:
         self,
         app: App,
         topology: Topology,
-        transport: Transport,
         replies: Replies,
-        heartbeater: Heartbeater,
-        keyring: DataKeyring,
         credentials: Credentials,
         chain: Chain,
         store: ArtifactStore | None,
     ) -> None:
         self._app = app
         self._most_children = topology.workflows.most_children
-        self._transport = transport
         self._replies = replies
-        self._heartbeater = heartbeater
-        self._keyring = keyring
         self._credentials = credentials
         self._chain = chain
         self._store = store
@@ -56,10 +47,10 @@ class Contexts:
         claimant = self._claimant(session)
         history = History(session.lease.steps, self._app.version, session.redaction)
         artifacts = self.artifacts(session)
-        models = ModelCalls(session, self._replies, claimant)
+        models = ModelCalls(session, self._replies)
         steps = Steps(session, history, models, artifacts)
-        waits = Waits(session, history, steps, artifacts, self._replies, claimant)
-        children = Children(session, history, steps, waits, self._replies, claimant)
+        waits = Waits(session, history, steps, artifacts, self._replies)
+        children = Children(session, history, steps, waits, self._replies)
         return Context(
             session,
             Effects(session, self._replies, claimant, self._chain),
@@ -67,23 +58,19 @@ class Contexts:
             history,
             waits,
             WaitCalls(history, waits),
-            Approvals(session, history, waits, self._keyring),
+            Approvals(session, history, waits),
             children,
             Gathering(session, history, waits, children, self._most_children),
-            self._keyring,
-            self._transport.fetch,
             self._credentials,
             artifacts,
         )
 
     def artifacts(self, session: RunSession) -> Artifacts:
         """The artifacts of a run."""
-        return Artifacts(session, self._keyring, self._store)
+        return Artifacts(session, self._store)
 
     def _claimant(self, session: RunSession) -> Claimant:
         return Claimant(
-            self._heartbeater.identity.worker_id,
-            lambda: self._heartbeater.work_partition or 0,
             self._app.tools,
             self._app.jobs[session.lease.type].scopes,
         )

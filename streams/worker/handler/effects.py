@@ -32,9 +32,9 @@ from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession, in_call
 from streams.worker.handler.values import from_json, is_label, to_json
 from streams.worker.job_types import TOOL_NAME, Tool
+from streams.worker.link.replies import Replies
 from streams.worker.middleware.contract import EffectCall
 from streams.worker.tool_call import tool_call
-from streams.worker.transport.replies import Replies
 
 if TYPE_CHECKING:
     from streams.worker.middleware.chain import Chain

@@ -11,20 +11,19 @@ from streams.serde.ids import new_id
 from streams.serde.records import ClaimStep, Reply, StepFailed
 from streams.serde.run_ends import CANCELLED
 from streams.worker.handler.asking import ask
-from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.room import asks_again, stopped
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
-from streams.worker.transport.replies import Replies
+from streams.worker.link.contract import NEVER
+from streams.worker.link.replies import Replies
 
 
 class ModelCalls:
     """The calls of models that the steps of one run make."""
 
-    def __init__(self, session: RunSession, replies: Replies, claimant: Claimant) -> None:
+    def __init__(self, session: RunSession, replies: Replies) -> None:
         self._session = session
         self._replies = replies
-        self._claimant = claimant
 
     @asynccontextmanager
     async def call(self, step: str, model: str) -> AsyncIterator[str]:
@@ -60,11 +59,10 @@ class ModelCalls:
         def copy() -> ClaimStep:
             nonlocal copies
             copies += 1
-            whose = self._claimant.worker_id, self._claimant.reply_partition()
-            return ClaimStep(*whose, claim_id, run_id, step, model)
+            return ClaimStep("", 0, claim_id, run_id, step, model)
 
         def valid_until() -> float:
-            return -1.0 if withdrawn else self._session.held.valid_until
+            return NEVER if withdrawn else self._session.held.valid_until
 
         try:
             reply = await ask(self._session, self._replies, claim_id, copy, valid_until)

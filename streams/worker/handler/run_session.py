@@ -10,19 +10,9 @@ from contextvars import ContextVar
 import structlog
 
 from streams.errors import LeaseLost
-from streams.process.wall_clock import wall_ms
 from streams.redaction.redaction import Redaction
-from streams.serde.codec import LIVE, PROGRESS
 from streams.serde.effect_states import UNKNOWN
-from streams.serde.ids import partition_for
-from streams.serde.records import (
-    Checkpoint,
-    CommandBody,
-    Lease,
-    LiveOutput,
-    Outcome,
-    Progress,
-)
+from streams.serde.records import Checkpoint, CommandBody, Lease, Outcome
 from streams.serde.run_ends import LOST
 from streams.serde.step_ids import step_id
 from streams.tracing.spans import current
@@ -30,15 +20,18 @@ from streams.worker.handler.branches import current_branch
 from streams.worker.handler.redacted import clean_json, redacted
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
+from streams.worker.link.contract import Deadline
+from streams.worker.link.link import Link
+from streams.worker.link.run_commands import RunCommands
+from streams.worker.link.run_requests import RunRequests
 from streams.worker.live.heartbeats import Heartbeats
 from streams.worker.live.output import LivePublisher
-from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingSender, command
 
 log = structlog.get_logger(__name__)
 
 _IN_CALL: ContextVar[bool] = ContextVar("in_call", default=False)
 LATE_SECONDS = 600.0
-"""An outcome is still sent this long after the lease's term, since a broker may be away."""
+"""An outcome is still sent this long after the lease's term, since its owner may be away."""
 
 
 def in_call() -> bool:
@@ -52,8 +45,7 @@ class RunSession:
     def __init__(
         self,
         held: Held,
-        sender: RetryingSender,
-        partitions: int,
+        link: Link,
         clock: Callable[[], float],
         redaction: Redaction,
     ) -> None:
@@ -63,10 +55,10 @@ class RunSession:
         self.verdict: RunResult | None = None
         loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[None] = loop.create_future()
-        self.live = LivePublisher(held.lease, self._publish, clock, loop, redaction)
+        self.requests = RunRequests(link, held, clock)
+        self.live = LivePublisher(held.lease, self.requests.live, clock, loop, redaction)
         self.heartbeats = Heartbeats(self, loop)
-        self._sender = sender
-        self._partitions = partitions
+        self._commands = RunCommands(link, held.lease)
         self._clock = clock
         self._calls: set[asyncio.Future[None]] = set()
         self._under_way = 0
@@ -166,15 +158,20 @@ class RunSession:
         if first:
             log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
 
-    def letter(self, body: CommandBody) -> Letter:
-        """A command as it may be sent: without what redaction takes out.
+    def send(self, body: CommandBody, until: Deadline | None = None) -> asyncio.Future[None]:
+        """Send a command without what redaction takes out, while it is worth something.
+
+        That is while the lease is valid, unless `until` says otherwise. The future is done once the
+        command is durable.
 
         Raises:
             PermanentError: a name in it, which cannot be changed, holds a secret.
+            LeaseLost (in the future): it was not acknowledged in time.
         """
-        return command(self.lease, redacted(body, self.redaction))
+        until = until or (lambda: self.held.valid_until)
+        return self._commands.send(redacted(body, self.redaction), until)
 
-    async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
+    async def say(self, body: CommandBody) -> None:
         """Send a command and wait until it is durable.
 
         What the run said in a step is durable before the step's result is.
@@ -185,25 +182,31 @@ class RunSession:
         if isinstance(body, Checkpoint):
             self.live.finish(body.step.id)
             await self.live.flush()
-        await self._send(self.letter(body), until or (lambda: self.held.valid_until))
+        sent = self.send(body)
+        try:
+            await sent
+        except LeaseLost:
+            self.lose(f"{type(body).__name__} of {self.lease.job_id} could not be sent in time")
+            raise
 
     async def record(self, outcome: Outcome) -> None:
         """Send an effect's outcome, even after the lease is over, because it starts nothing new.
 
-        Raises:
-            LeaseLost: the outcome could not be sent in time.
+        The run goes on after one turn of the event loop: no later command of it can be committed
+        before this one.
         """
         self.live.finish(step_id(current_branch(), outcome.action))
         self.live.hurry()  # an outcome waits for nothing
-        await self._send(self.letter(outcome), self._worth_telling(outcome))
+        self.post(outcome)
+        await asyncio.sleep(0)
 
     def post(self, outcome: Outcome) -> None:
-        """Send, without waiting, an effect's outcome that the run does not wait for any more."""
-        self._sender.post(self.letter(outcome), self._worth_telling(outcome))
+        """Send an effect's outcome that the run does not wait for any more."""
+        self._commands.post(redacted(outcome, self.redaction), self._worth_telling(outcome))
 
     def tell(self, body: CommandBody) -> None:
         """Send, without waiting, a command that matters only while the lease is valid."""
-        self._sender.post(self.letter(body), lambda: self.held.valid_until)
+        self._commands.post(redacted(body, self.redaction), lambda: self.held.valid_until)
 
     async def progress(self, value: str) -> None:
         """Publish progress (JSON text) and wait until it is durable.
@@ -211,17 +214,12 @@ class RunSession:
         Raises:
             LeaseLost: like `say`.
         """
-        lease, value = self.lease, clean_json(value, self.redaction, "progress")
-        record = Progress(lease.job_id, lease.tenant_id, lease.run_id, wall_ms(), value)
-        partition = partition_for(lease.tenant_id, self._partitions)
-        letter = Letter(
-            "jobs.progress",
-            lease.job_id.encode(),
-            PROGRESS.encode(record),
-            partition,
-            f"Progress of {lease.job_id}",
-        )
-        await self._send(letter, lambda: self.held.valid_until)
+        value = clean_json(value, self.redaction, "progress")
+        try:
+            await self.requests.progress(value)
+        except LeaseLost:
+            self.lose("progress could not be published in time")
+            raise
 
     async def say_the_last(self) -> None:
         """Make durable what the run has said; call this before its end is sent."""
@@ -229,21 +227,8 @@ class RunSession:
         await self.live.flush()
         self.heartbeats.flush()
 
-    def _publish(self, output: LiveOutput) -> asyncio.Future[None]:
-        partition = partition_for(output.tenant_id, self._partitions)
-        what = f"live output of {output.job_id}"
-        letter = Letter("jobs.live", output.job_id.encode(), LIVE.encode(output), partition, what)
-        return self._sender.send(letter, lambda: self.held.valid_until)
-
     def _worth_telling(self, outcome: Outcome) -> Deadline:
         """Until when an outcome is worth sending. Long after the term a known outcome still answers
         the question that a person would get; an unknown one is assumed by then anyway."""
         late = 0.0 if outcome.status == UNKNOWN else LATE_SECONDS
         return lambda: self.held.expires_at + late
-
-    async def _send(self, letter: Letter, until: Deadline) -> None:
-        try:
-            await self._sender.send(letter, until)
-        except LeaseLost:
-            self.lose(f"{letter.what} could not be sent in time")
-            raise

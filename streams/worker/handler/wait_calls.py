@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import match_of
-from streams.serde.records import EventInfo, PayloadRef, StepResult, Wait
+from streams.serde.records import EventInfo, StepResult, Wait
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.values import digest, from_json
 from streams.worker.handler.waits import Pending, Waits
@@ -57,7 +58,8 @@ class WaitCalls:
             takes_it_alone=consume == "one",
             timeout_ms=span_ms(timeout, "timeout"),
         )
-        return self._waits.pending(call, self._behind_the_last(call, wait), self._event_given)
+        given = partial(self._event_given, call.id)
+        return self._waits.pending(call, self._behind_the_last(call, wait), given)
 
     def job(self, job_id: str, timeout: Span | None, name: str, key: str | None) -> Pending:
         """See `Context.wait_for_job`."""
@@ -90,10 +92,9 @@ class WaitCalls:
         number, since, event_id = int(at["number"]), str(at["at"]), str(at["after_event"])
         return replace(wait, behind=number, since=since, after_event=event_id)
 
-    async def _event_given(self, value: Any) -> EventInfo:
+    async def _event_given(self, wait: str, value: Any) -> EventInfo:
         event = EventInfo(**value["event"])
-        ref = value["payload_ref"]
-        self._waits.bodies[event.event_id] = PayloadRef(**ref | {"offsets": tuple(ref["offsets"])})
+        self._waits.bodies[event.event_id] = wait
         return event
 
 

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 from streams import errors
 from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
-from streams.serde.records import Listen, PayloadRef, StepResult, Wait
+from streams.serde.records import Listen, StepResult, Wait
 from streams.serde.run_ends import PARKED
 from streams.serde.step_ids import is_inside
 from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
-from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import diverge, may_begin
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.redacted import redacted
@@ -31,7 +30,7 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.wait_groups import check_number, grouped
-from streams.worker.transport.replies import Replies
+from streams.worker.link.replies import Replies
 
 _Name = TypeVar("_Name")
 
@@ -55,7 +54,7 @@ _ASKED_AGAIN = (errors.WaitRefused.__name__, errors.ChildFailed.__name__)
 
 
 class Waits:
-    """The waits of one run; `bodies` are those of the events that ended waits, by event."""
+    """The waits of one run; `bodies` has the wait that an event ended, by event."""
 
     def __init__(
         self,
@@ -64,15 +63,13 @@ class Waits:
         steps: Steps,
         artifacts: Artifacts,
         replies: Replies,
-        claimant: Claimant,
     ) -> None:
-        self.bodies: dict[str, PayloadRef] = {}
+        self.bodies: dict[str, str] = {}
         self._session = session
         self._history = history
         self._steps = steps
         self.artifacts = artifacts
         self._replies = replies
-        self._claimant = claimant
         self._awaited: list[tuple[Wait, ...]] = []  # by each task, together
         self._listened: set[str] = set()
 
@@ -206,12 +203,11 @@ class Waits:
         return RunStopped(why) if is_own else asyncio.CancelledError(why)
 
     async def _listen(self, wait: Pending) -> None:
-        claim_id, claimant = new_id("clm"), self._claimant
+        claim_id = new_id("clm")
 
         def body() -> Listen:
             run_id = self._session.lease.run_id
-            whose = claimant.worker_id, claimant.reply_partition(), claim_id, run_id
-            return Listen(*whose, wait.asked)
+            return Listen("", 0, claim_id, run_id, wait.asked)
 
         reply = await ask(self._session, self._replies, claim_id, body)
         if reply.kind != "listening":

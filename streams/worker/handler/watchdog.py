@@ -16,8 +16,8 @@ from streams.errors import StageFailed
 from streams.worker import metrics
 from streams.worker.handler.execution import task_name
 from streams.worker.handler.invoke import LEFT
-from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
+from streams.worker.link.link import Link
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class Watchdog:
         self,
         loop: asyncio.AbstractEventLoop,
         held_leases: HeldLeases,
-        heartbeater: Heartbeater,
+        link: Link,
         clock: Callable[[], float],
         exit_process: Callable[[int], object] = os._exit,
         failed: Callable[[Exception], object] = _unheard,
@@ -62,7 +62,7 @@ class Watchdog:
     ) -> None:
         self._loop = loop
         self._held_leases = held_leases
-        self._heartbeater = heartbeater
+        self._link = link
         self._clock = clock
         self._exit = exit_process
         self._failed = failed
@@ -136,7 +136,7 @@ class Watchdog:
 
     def _tell(self, *, blocked: bool) -> None:
         self._held_leases.blocked = blocked
-        self._heartbeater.tell()
+        self._link.tell()
 
     def _culprit(self) -> Held | None:
         """The lease whose task is the loop's current one; None for a task of a handler's own."""

@@ -1,9 +1,9 @@
 """The worker's free slots, shared out among the sources that lease to it.
 
-A source is a partition, or a connection to an owner of partitions. A credit is a free slot that one
-source may fill. Each free slot is the credit of one source at most, so the sources together are
-never promised more slots than there are. The worker tells a source a limit: the leases read from it
-so far, plus its unused credits. Reading a lease that was on its way does not change that limit.
+A source is a connection to an owner of partitions. A credit is a free slot that one source may
+fill. Each free slot is the credit of one source at most, so the sources together are never promised
+more slots than there are. The worker tells a source a limit: the leases read from it so far, plus
+its unused credits. Reading a lease that was on its way does not change that limit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ON_ITS_WAY_SECONDS = 1.0
 """How long a new credit may be unused because its source, or its lease, is on the way."""
 
 Source = Any
-"""A partition, or a connection."""
+"""A connection, as far as credits are concerned."""
 
 
 class Credits:
     """Not thread-safe: `HeldLeases` calls it under its lock."""
 
-    def __init__(self, partitions: int, slots: int, clock: Callable[[], float]) -> None:
+    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
         self._clock = clock
         # By source, when each of its credits was given to it; the newest is used first.
         self._unused: dict[Source, list[float]] = {}
@@ -36,21 +36,9 @@ class Credits:
         self._was_closed = False
         self._asked: dict[Source, float] = {}
         self._queue: OrderedDict[Source, None] = OrderedDict()
-        self._due: dict[Source, int] = {}
+        self._new: set[Source] = set()
         self._spare = slots  # while there is no source
         self._missing = 0  # to be withheld from those that are given next
-        self._partitions = partitions
-        for partition in range(partitions):
-            self._begin(partition)
-
-    def share(self, first: int) -> None:
-        """Spread all slots round robin, beginning with one partition; only the first call does.
-
-        Workers begin at different partitions, so that small ones together serve all of them.
-        """
-        spare, self._spare = self._spare, 0
-        for number in range(spare):
-            self._add((first + number) % self._partitions)
 
     def open(self, source: Source) -> None:
         """A source is there: it gets what no other one has, or by and by its share."""
@@ -58,39 +46,35 @@ class Credits:
         spare, self._spare = self._spare, 0
         for _ in range(spare):
             self._add(source)
-        if not spare:
-            unused = sum(map(len, self._unused.values()))
-            self._due[source] = unused // len(self._unused)
-            self.level()
+        self._new.add(source)
+        self.level()
 
     def level(self) -> None:
         """Give new sources of their share what others have not used for a while."""
-        for source in list(self._due):
-            while self._due.get(source, 0) > 0 and self._shift_to(source):
-                self._due[source] -= 1
-            if self._due.get(source, 0) <= 0:
-                self._due.pop(source, None)
+        for source in list(self._new):
+            share = sum(map(len, self._unused.values())) // len(self._unused)
+            while self.unused(source) < share and self._shift_to(source, leaves=share):
+                pass
+            if self.unused(source) >= share:
+                self._new.discard(source)
 
     def close(self, source: Source) -> None:
         """A source is gone: the others get its credits."""
         freed = self._unused.pop(source, [])
-        for kept in (self._received, self._told, self._asked, self._queue, self._due):
+        for kept in (self._received, self._told, self._asked, self._queue):
             kept.pop(source, None)
         self._owed.discard(source)
+        self._new.discard(source)
         for _ in freed:
             self.give(source)
 
     def unused(self, source: Source) -> int:
         return len(self._unused.get(source, ()))
 
-    def read(self, source: Source, number: int) -> None:
-        """Count a lease that was read, the `number`-th of its source.
-
-        Leases before it that were not read are lost: they were sent to a work partition that
-        this worker no longer reads.
-        """
+    def read(self, source: Source) -> None:
+        """Count a lease that was read."""
         if source in self._received:
-            self._received[source] = max(self._received[source] + 1, number)
+            self._received[source] += 1
             self._owed.add(source)
 
     def use(self, source: Source) -> None:
@@ -150,12 +134,6 @@ class Credits:
         self._owed.add(source)  # it may be told once more when `closed` changes
         return free, received
 
-    def untold(self, source: Source) -> None:
-        """The source may not have heard the last word to it."""
-        self._told[source] = None
-        if source in self._unused:
-            self._owed.add(source)
-
     def owed(self, closed: bool) -> list[Source]:
         """Sources whose limit differs from the last one that they were told."""
         if closed != self._was_closed:
@@ -163,10 +141,13 @@ class Credits:
         self._owed = {s for s in self._owed if sum(self.word(s, closed)) != self._told[s]}
         return [s for s in self._unused if s in self._owed]
 
-    def _shift_to(self, source: Source) -> bool:
-        """Move a credit that was unused for a while, since no lease for it can be on its way."""
+    def _shift_to(self, source: Source, leaves: int = 0) -> bool:
+        """Move a credit that was unused for a while, since no lease for it can be on its way.
+
+        Take none of a source that has `leaves` or fewer.
+        """
         own, self._unused[source] = self._unused[source], []
-        moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS)
+        moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS, leaves)
         self._unused[source] = own
         if moved:
             self._add(source)
@@ -182,12 +163,13 @@ class Credits:
         self._owed.add(source)
         self._queue.pop(source, None)
 
-    def _take_oldest(self, given_by: float) -> bool:
+    def _take_oldest(self, given_by: float, leaves: int = 0) -> bool:
         """Take a credit from the source that has most given to it by a moment."""
-        old = {s: sum(g <= given_by for g in given) for s, given in self._unused.items()}
+        rich = {s: given for s, given in self._unused.items() if len(given) > leaves}
+        old = {s: sum(g <= given_by for g in given) for s, given in rich.items()}
         giver = max(old, key=lambda s: old[s], default=None)
         if giver is None:
-            taken = self._spare > 0
+            taken = self._spare > 0 and not self._unused
             self._spare -= taken
             return taken
         if old[giver]:

@@ -1,8 +1,8 @@
 """Tracks the leases that this worker holds, how long each is valid, and how many more it takes.
 
 The term of a lease counts from the *sending* of the newest acknowledged heartbeat that listed it,
-and at first from the heartbeat that the lease answers. The dispatcher counts from reading the same
-heartbeat, which is later.
+and at first from the beat that the lease answers. The owner counts from reading the same one, which
+is later.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class HeldLeases:
     Each of `watchers` is called after a run left its slot and after a lease was renewed.
     """
 
-    def __init__(
-        self, slots: int, margin: float, partitions: int, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, slots: int, margin: float, clock: Callable[[], float]) -> None:
         self.lock = threading.RLock()
         self.slots = slots
         self.draining = False
@@ -79,7 +77,7 @@ class HeldLeases:
         self.watchers: list[Callable[[], None]] = []
         self.beside: list[HeldLeases] = []
         """Those of other pools, whose handlers run in the same process."""
-        self.credits = Credits(partitions, slots, clock)
+        self.credits = Credits(slots, clock)
         self.margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
@@ -88,26 +86,21 @@ class HeldLeases:
         self._alone: dict[Held, None] = {}  # those among them that run alone
         self._read: OrderedDict[str, None] = OrderedDict()
 
-    def read(self, lease: Lease, source: Source = None) -> bool:
-        """Count a lease; False if it was read before, since a rebalance repeats some records.
-
-        Without a source, its home partition is the source.
-        """
+    def read(self, lease: Lease, source: Source) -> bool:
+        """Count a lease; False if it was read before."""
         with self.lock:
             if lease.run_id in self._read:
                 return False
             self._read[lease.run_id] = None
             if len(self._read) > _REMEMBERED:
                 self._read.popitem(last=False)
-            self.credits.read(_source(lease, source), lease.number)
+            self.credits.read(source)
             return True
 
-    def take(self, lease: Lease, basis: float, source: Source = None) -> Held | None:
-        """Fill a slot; if none is free, return None and let the lease's source wait for one."""
-        source = _source(lease, source)
+    def take(self, lease: Lease, basis: float, source: Source) -> Held | None:
+        """Fill a slot; if none is free, return None."""
         with self.lock:
             if self.free() == 0:
-                self.credits.want(source)
                 return None
             self.credits.use(source)
             started_at = float("inf") if lease.alone else self._clock()
@@ -154,13 +147,11 @@ class HeldLeases:
         with self.lock:
             return 0 if self._closed() else max(0, self.slots - self._filled)
 
-    def word(self, source: Source) -> tuple[int, int]:
-        """How many more leases a source may send, and how many of its leases were read."""
-        with self.lock:
-            return self.credits.word(source, self._closed())
-
     def tell(self, source: Source) -> tuple[int, int]:
-        """The result of `word`, for a message that is sent before the lock is released."""
+        """How many more leases a source may send, and how many of its leases were read.
+
+        The caller tells it before the lock is released.
+        """
         with self.lock:
             return self.credits.tell(source, self._closed())
 
@@ -168,11 +159,6 @@ class HeldLeases:
         """Sources whose credits have changed since they were last told."""
         with self.lock:
             return self.credits.owed(self._closed())
-
-    def concerns(self, partition: int) -> bool:
-        """Whether a partition has leases or credits of this worker."""
-        with self.lock:
-            return bool(self.credits.unused(partition) or self.listed(partition))
 
     def homes(self) -> set[int]:
         """The partitions whose leases are held."""
@@ -229,10 +215,6 @@ class HeldLeases:
         lone = [held for each in (self, *self.beside) for held in list(each._alone)]
         alone = any(not held.lost for held in lone)
         return self.draining or self.blocked or not self.assigned or alone
-
-
-def _source(lease: Lease, source: Source) -> Source:
-    return lease.home_partition if source is None else source
 
 
 def as_listed(leases: Iterable[Held]) -> tuple[HeldLease, ...]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from streams.serde.records import Reply
 from streams.worker.lease.held_leases import Held
 
+if TYPE_CHECKING:
+    from streams.worker.link.link import Link
+
 Deadline = Callable[[], float]
 """Returns a moment on the worker's clock. It is asked again and again, since beats move it."""
+
+NEVER = float("-inf")
+"""The deadline of a command that nobody wants any more: it is given up without a word."""
 
 Acknowledged = Callable[[Exception | None], None]
 """Called once: None when the owner has committed a command, else why perhaps it has not: LeaseLost,
@@ -34,6 +40,16 @@ class Connection(Protocol):
 
     def close(self, why: str) -> None:
         """Close it soon; the link is told with `closed`."""
+
+
+class Connects(Protocol):
+    """Makes connections for the link of a worker, and has it tick."""
+
+    def start(self, link: Link, failed: Callable[[Exception], None]) -> None:
+        """Begin to connect; `failed` gets what ends this for good, in any thread."""
+
+    def close(self) -> None:
+        """End every connection."""
 
 
 class Inbox(Protocol):

@@ -7,18 +7,16 @@ and commands leave in the order in which they are true.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import structlog
 
-from streams.errors import DecodeError, LeaseLost, PermanentError
+from streams.errors import DecodeError
 from streams.process.wall_clock import wall_ms
 from streams.serde.link import frames
 from streams.serde.link.messages import (
     VERSION,
     Acked,
     Answer,
-    Beat,
     Done,
     Failed,
     FromOwner,
@@ -30,11 +28,13 @@ from streams.serde.link.messages import (
     Wanted,
     Welcome,
 )
-from streams.serde.records import Command, Declined, Handler, Heartbeat
+from streams.serde.records import Command, Declined
 from streams.worker import metrics
-from streams.worker.lease.held_leases import HeldLeases, as_listed
+from streams.worker.lease.held_leases import HeldLeases
+from streams.worker.link.beating import Beating
+from streams.worker.link.commands import Commands
 from streams.worker.link.contract import Acknowledged, Connection, Deadline, Inbox
-from streams.worker.link.outbox import Outbox, Waiting
+from streams.worker.link.identity import Identity
 from streams.worker.link.owners import Owners
 from streams.worker.link.peers import Peer, Peers
 from streams.worker.link.readiness import Readiness
@@ -42,16 +42,6 @@ from streams.worker.link.requests import Answered, Question, Requests
 from streams.worker.link.taking import Taking
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a worker is: `name` is its instance, and `boot` a UUIDv7 of its process."""
-
-    name: str
-    boot: str
-    pool: str
-    handlers: tuple[Handler, ...]
 
 
 class Link:
@@ -76,10 +66,13 @@ class Link:
         self._clock = clock
         self._peers = Peers()
         self._owners = Owners()
-        self._outbox = Outbox(clock)
+        self._commands = Commands(self._owners, clock)
         self._requests = Requests(self._owner, clock)
-        self._taking = Taking(held_leases, self._owners, inbox.leased, clock)
-        self._emptied: list[Callable[[None], None]] = []
+        types = frozenset(handler.type for handler in identity.handlers)
+        self._taking = Taking(held_leases, self._owners, types, inbox.leased, clock)
+        self._beating = Beating(
+            identity.pool, held_leases, self._owners, self.readiness, clock, self._commands
+        )
         self.welcomed: Callable[[Welcome], None] = lambda _: None
         """Called under the lock when an owner takes this worker."""
 
@@ -141,13 +134,7 @@ class Link:
         With `once` it is for the present owner alone.
         """
         with self._lock:
-            order = self._outbox.add(partition, command, until, done, once)
-            message, owner = frames.encoded(order), self._owners.of(partition)
-            if len(message) > frames.MAX_COMMAND_BYTES:
-                why = f"it has {len(message):,} bytes, more than an owner takes"
-                self._refuse(self._outbox.refused(partition, order.number), why)
-            elif owner is not None:
-                owner.send(message)
+            self._commands.post(partition, command, until, done, once=once)
 
     def ask(self, question: Question, answered: Answered) -> None:
         """Make a request; `answered` gets the result, or why there is none."""
@@ -160,36 +147,49 @@ class Link:
             for connection in self._held_leases.owed():
                 peer = self._peers.of(connection)
                 if peer is not None:
-                    self._beat(peer)
+                    self._beating.beat(peer)
 
     def beat(self) -> None:
         """Send a beat to every owner at once, and to each partition with leases a heartbeat."""
         with self._lock:
             for peer in self._peers:
-                self._beat(peer)
-                self._keep_leases(peer)
+                self._beating.beat(peer)
+                self._beating.keep_leases(peer)
 
     def tick(self) -> None:
         """Do what is due; to be called several times a second."""
         with self._lock:
-            for waiting in self._outbox.late():
-                self._too_late(waiting)
-            for answered, error in self._requests.take_late():
-                answered(error)
+            self.give_up()
             self._requests.look()
             self._held_leases.credits.level()
             for peer in self._peers:
                 if peer.beats.is_due(self._clock()):
-                    self._beat(peer)
-                    self._keep_leases(peer)
+                    self._beating.beat(peer)
+                    self._beating.keep_leases(peer)
             self.tell()
-            self._tell_empty()
+
+    def give_up(self) -> None:
+        """Let go of commands and requests whose deadlines are over."""
+        with self._lock:
+            self._commands.give_up()
+            for answered, error in self._requests.take_late():
+                answered(error)
+
+    def hear_out(self, told: Callable[[None], None]) -> None:
+        """Call `told` once all has come that owners sent before they read the last beat."""
+        with self._lock:
+            self._beating.hear_out(told)
 
     def when_empty(self, told: Callable[[None], None]) -> None:
         """Call `told` once every command is acknowledged or too late."""
         with self._lock:
-            self._emptied.append(told)
-            self._tell_empty()
+            self._commands.when_empty(told)
+
+    def keep(self, partition: int) -> None:
+        """Send a partition a heartbeat at once: what it lists has changed."""
+        with self._lock:
+            if self._owners.of(partition) is not None:
+                self._beating.introduce(partition)
 
     # The rest is called under the lock.
 
@@ -218,9 +218,9 @@ class Link:
             case Answer(number=0, reply=reply):
                 self._inbox.replied(reply)
             case Answer(partition=partition, number=number, reply=reply):
-                self._refuse(self._outbox.refused(partition, number), reply.message)
+                self._commands.refused(partition, number, reply.message)
             case Acked(numbers=numbers):
-                self._acknowledge(numbers)
+                self._commands.acknowledged(numbers)
             case Wanted():
                 self._held_leases.credits.want(peer.connection)
                 self.tell()
@@ -240,7 +240,7 @@ class Link:
         self._held_leases.assigned = True
         self._held_leases.credits.open(connection)
         peer.beats.is_due(self._clock())
-        self._beat(peer)
+        self._beating.beat(peer)
         self._begin_anew(self._owners.announce(connection, welcome.owned))
         self.welcomed(welcome)
         self._requests.look()
@@ -252,48 +252,11 @@ class Link:
             owner = self._owners.of(partition)
             self.readiness.forget(partition)
             if owner is not None:
-                waiting = self._outbox.take(partition)
-                self._introduce(partition)
-                for each in waiting:
-                    owner.send(frames.encoded(self._outbox.put(each)))
+                again = self._commands.take(partition)
+                self._beating.introduce(partition)
+                self._commands.put(again)
                 self._requests.anew(owner, partition)
         self._requests.look()
-
-    def _beat(self, peer: Peer) -> None:
-        limit = sum(self._held_leases.tell(peer.connection))
-        number = peer.beats.sent(self._clock())
-        beat = Beat(number, limit, self._held_leases.draining)
-        peer.connection.send(frames.encoded(beat))
-
-    def _keep_leases(self, peer: Peer) -> None:
-        for partition in sorted(self._held_leases.homes()):
-            if self._owners.of(partition) is peer.connection:
-                self._introduce(partition)
-
-    def _introduce(self, partition: int) -> None:
-        """Send the heartbeat of a partition, which renews its leases once it is acknowledged."""
-        leases, now = self._held_leases.listed(partition), self._clock()
-        told = as_listed(leases)
-        body = Heartbeat("", self.identity.pool, 0, 0, told, (), 0, False)
-        until = now + self._longest_term()
-        self.readiness.asked(partition)
-
-        def done(error: Exception | None) -> None:
-            if error is None:
-                self.readiness.heard(partition)
-                self._held_leases.renew(leases, now, told)
-
-        self.post(partition, _of_worker(body), lambda: until, done, once=True)
-
-    def _longest_term(self) -> float:
-        return max((peer.welcome.term_seconds for peer in self._peers), default=0.0)
-
-    def _acknowledge(self, numbers: dict[int, int]) -> None:
-        for partition, number in numbers.items():
-            for waiting in self._outbox.acknowledged(partition, number):
-                if waiting.done is not None:
-                    waiting.done(None)
-        self._tell_empty()
 
     def _decline(self, leased: Leased, why: str) -> None:
         lease = leased.lease
@@ -304,28 +267,5 @@ class Link:
         command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
         self.post(leased.partition, command, lambda: until)
 
-    def _refuse(self, waiting: Waiting | None, why: str) -> None:
-        if waiting is not None:
-            log.error("no owner can apply a command", command=waiting.what, why=why)
-            if waiting.done is not None:
-                waiting.done(PermanentError(f"{waiting.what} is refused: {why}"))
-
-    def _too_late(self, waiting: Waiting) -> None:
-        if not waiting.once:
-            log.warning("not acknowledged in time: given up", command=waiting.what)
-        if waiting.done is not None:
-            waiting.done(LeaseLost(f"{waiting.what} was not acknowledged in time"))
-
-    def _tell_empty(self) -> None:
-        if self._emptied and self._outbox.is_empty:
-            told, self._emptied = self._emptied, []
-            for each in told:
-                each(None)
-
     def _owner(self, partition: int | None) -> Connection | None:
         return self._peers.any() if partition is None else self._owners.of(partition)
-
-
-def _of_worker(body: Heartbeat) -> Command:
-    """A command of the worker itself."""
-    return Command("", "", "", 0, wall_ms(), body)

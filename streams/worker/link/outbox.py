@@ -55,6 +55,12 @@ class Outbox:
         self._waiting.setdefault(partition, deque()).append(Waiting(order, until, done, once))
         return order
 
+    def unsent(
+        self, partition: int, command: Command, until: Deadline, done: Acknowledged | None
+    ) -> Waiting:
+        """A command that is not even begun to be sent."""
+        return Waiting(commands.order(partition, 0, command), until, done, False)
+
     def acknowledged(self, partition: int, number: int) -> list[Waiting]:
         """Take out the commands up to a number."""
         waiting = self._waiting.get(partition, deque[Waiting]())
@@ -89,9 +95,9 @@ class Outbox:
 
     def late(self) -> list[Waiting]:
         """Take out the commands whose deadline is over."""
-        now, found = self._clock(), list[Waiting]()
+        found: list[Waiting] = []
         for waiting in self._waiting.values():
-            over = [each for each in waiting if now >= each.until()]
+            over = [each for each in waiting if self._clock() >= each.until()]
             for each in over:
                 waiting.remove(each)
             found += over

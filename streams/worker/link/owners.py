@@ -18,6 +18,10 @@ class Owners:
         """The connection to a partition's owner, if there is one."""
         return next(reversed(self._announced.get(partition, {})), None)
 
+    def partitions(self) -> list[int]:
+        """The partitions that have an owner now."""
+        return list(self._announced)
+
     def announce(self, connection: Connection, partitions: Collection[int]) -> list[int]:
         """A connection has these partitions now, and no others.
 

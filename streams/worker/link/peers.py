@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from streams.serde.link.messages import Welcome
 from streams.worker.link.beats import Beats
@@ -24,6 +25,7 @@ class Peers:
 
     def __init__(self) -> None:
         self._open: dict[Connection, Peer | None] = {}
+        self._beats = count(1)
 
     def __iter__(self) -> Iterator[Peer]:
         return (peer for peer in self._open.values() if peer is not None)
@@ -38,7 +40,7 @@ class Peers:
 
     def welcomed(self, connection: Connection, welcome: Welcome) -> Peer:
         """An owner takes the worker."""
-        beats = Beats(welcome.heartbeat_seconds, welcome.term_seconds)
+        beats = Beats(welcome.heartbeat_seconds, welcome.term_seconds, self._beats)
         peer = self._open[connection] = Peer(connection, welcome, beats)
         return peer
 

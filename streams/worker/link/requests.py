@@ -80,8 +80,7 @@ class Requests:
 
     def take_late(self) -> list[tuple[Answered, Exception]]:
         """Take out the requests whose deadline is over."""
-        now = self._clock()
-        over = [n for n, opened in self._open.items() if now >= opened.question.until()]
+        over = [n for n, o in self._open.items() if self._clock() >= o.question.until()]
         return [(each.answered, each.question.late) for each in map(self._open.pop, over)]
 
     def read(

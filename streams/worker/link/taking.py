@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from streams.serde.link.messages import Leased
 from streams.worker import metrics
@@ -18,11 +18,13 @@ class Taking:
         self,
         held_leases: HeldLeases,
         owners: Owners,
+        types: Collection[str],
         begin: Callable[[Held], None],
         clock: Callable[[], float],
     ) -> None:
         self._held_leases = held_leases
         self._owners = owners
+        self._types = types
         self._begin = begin
         self._clock = clock
 
@@ -31,6 +33,9 @@ class Taking:
         lease, source = leased.lease, peer.connection
         if not self._held_leases.read(lease, source):
             return None
+        if lease.type not in self._types:
+            known = ", ".join(sorted(self._types)) or "none"
+            return f"no handler for job type {lease.type!r}; known here: {known}"
         sent_at = peer.beats.sent_at(leased.beat)
         if self._owners.of(leased.partition) is not source:
             return "its partition has another owner by now"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streams.worker.app import App
     from streams.worker.handler.context import Context
     from streams.worker.handler.run_session import RunSession
-    from streams.worker.lease.heartbeater import Heartbeater
     from streams.worker.lease.held_leases import HeldLeases
+    from streams.worker.link.link import Link
 
 GoOn = Callable[[], Coroutine[Any, Any, RunResult]]
 """Goes on with the inner middleware, and at last with the handler."""
@@ -137,5 +137,5 @@ class WorkerParts:
     app: App
     pool: str
     held_leases: HeldLeases
-    heartbeater: Heartbeater
+    link: Link
     clock: Callable[[], float]

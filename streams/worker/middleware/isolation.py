@@ -26,7 +26,7 @@ class Isolation(Middleware):
 
     def __init__(self, worker: WorkerParts) -> None:
         self._held_leases = worker.held_leases
-        self._heartbeater = worker.heartbeater
+        self._link = worker.link
         self._clock = worker.clock
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -50,7 +50,7 @@ class Isolation(Middleware):
             self._judge(session)
             if held.waits and not self._others(held):
                 held.waits = False
-                self._heartbeater.beat(held.lease.home_partition)
+                self._link.keep(held.lease.home_partition)
             if held.announced:
                 held.started_at = self._clock()
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.trace import Span
 
+from streams.runtime.link import LINK
 from streams.serde.records import Lease
 from streams.serde.run_ends import FAILED, LOST, RETRY, REVIEW
 from streams.tracing import carried, spans
@@ -31,8 +32,7 @@ class Tracing(Middleware):
 def _span(lease: Lease, pool: str) -> spans.Opened:
     if not spans.on() or not carried.is_sampled(lease.traceparent):
         return spans.NOTHING
-    topic = f"jobs.work.{pool}"
-    attributes = names.processing(topic, f"worker-{pool}") | {
+    attributes = names.processing(LINK, f"worker-{pool}") | {
         names.TENANT: lease.tenant_id,
         names.JOB: lease.job_id,
         names.JOB_TYPE: lease.type,
@@ -41,7 +41,7 @@ def _span(lease: Lease, pool: str) -> spans.Opened:
         names.ATTEMPT: lease.attempt,
         names.EPOCH: lease.epoch,
     }
-    return spans.within(lease.traceparent, names.process(topic), attributes, spans.CONSUMER)
+    return spans.within(lease.traceparent, names.process(LINK), attributes, spans.CONSUMER)
 
 
 def _note(span: Span, run_result: RunResult) -> None:

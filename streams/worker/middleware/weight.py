@@ -43,7 +43,7 @@ class Weight(Middleware):
 
     def __init__(self, worker: WorkerParts) -> None:
         self._held_leases = worker.held_leases
-        self._heartbeater = worker.heartbeater
+        self._link = worker.link
         self._clock = worker.clock
         self._loop = asyncio.get_running_loop()
         self._slots = self._free = worker.held_leases.slots
@@ -65,7 +65,7 @@ class Weight(Middleware):
             held.started_at, held.waits = math.inf, True
         if slots > 1:
             self._held_leases.widen(held, slots)
-            self._heartbeater.tell()
+            self._link.tell()
         if waits:
             if not await self._comes(_Turn(run.session, slots, self._loop)):
                 return await go_on()  # what is within sees the verdict, and calls no handler
@@ -97,7 +97,7 @@ class Weight(Middleware):
             self._give_up(turn)
             return False
         held.started_at, held.waits = self._clock(), False
-        self._heartbeater.beat(held.lease.home_partition)
+        self._link.keep(held.lease.home_partition)
         return True
 
     def _look(self, turn: _Turn) -> None:

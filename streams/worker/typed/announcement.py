@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 
 from streams.errors import ConfigError
 from streams.serde.codec import JOB_TYPES
-from streams.serde.ids import partition_for
 from streams.serde.records import AnnouncedType, JobTypes
 from streams.serde.sizes import MAX_JOB_TYPES_BYTES
-from streams.worker.transport.retrying_sender import Letter
 
 if TYPE_CHECKING:
     from streams.worker.job_types import JobType
-
-TOPIC = "jobs.types"
 
 
 def announced(app: str, version: str | None, jobs: Iterable[JobType]) -> JobTypes:
@@ -32,12 +28,6 @@ def announced(app: str, version: str | None, jobs: Iterable[JobType]) -> JobType
             f"{MAX_JOB_TYPES_BYTES:,}: give the largest types plainer inputs and results"
         )
     return found
-
-
-def letter(found: JobTypes, partitions: int) -> Letter:
-    """The record of an announcement."""
-    home, key = partition_for(found.app, partitions), found.app.encode()
-    return Letter(TOPIC, key, JOB_TYPES.encode(found), home, "the application's job types")
 
 
 def _announced(job: JobType) -> AnnouncedType:

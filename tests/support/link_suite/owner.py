@@ -52,6 +52,11 @@ class Session:
     beats: list[tuple[Beat, float]] = field(default_factory=list)
     sent: int = 0
     """How many leases went over it."""
+    unacknowledged: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def boot(self) -> str:
+        return self.hello.boot if self.hello else ""
 
     @property
     def beat(self) -> Beat | None:
@@ -78,7 +83,6 @@ class ScriptedOwner:
         self._name = name
         self._owned = tuple(owned)
         self._terms = terms
-        self._unacknowledged: dict[int, int] = {}
         self._answers: dict[str, Answer] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -125,14 +129,23 @@ class ScriptedOwner:
             f"{self._name}: a worker that has said hello, and a beat",
         )
 
+    async def connected_for(self, pool: str) -> Session:
+        """The connection of the process's worker for a pool, once it offers slots over it."""
+
+        def found() -> Session | None:
+            open_ = [s for s in self.sessions if s.hello and s.beat and not s.socket.closed]
+            return next((s for s in open_ if s.hello and s.hello.pool == pool), None)
+
+        return await come(found, f"{self._name}: a worker for the pool {pool}")
+
     async def owns(self, partitions: Iterable[int]) -> None:
         """Say which partitions this owner has from now on."""
         self._owned = tuple(partitions)
         await self.send(Owned(self._owned))
 
-    async def send(self, *messages: FromOwner) -> None:
+    async def send(self, *messages: FromOwner, to: Session | None = None) -> None:
         """Send messages in one frame, if the worker is connected."""
-        session = self.session
+        session = to or self.session
         if session is not None:
             session.sent += sum(isinstance(each, Leased) for each in messages)
             await self._send(session, frames.frame(messages))
@@ -142,17 +155,18 @@ class ScriptedOwner:
         session = await self.connected()
         await self._send(session, text.encode())
 
-    async def lease(self, lease: Lease, beat: int | None = None) -> None:
+    async def lease(self, lease: Lease, beat: int | None = None, to: Session | None = None) -> None:
         """Hand out a lease, as soon as the worker has room for it."""
 
         def room() -> int | None:
-            session = self.session
+            session = to or self.session
             if session is None or session.beat is None or session.beat.limit <= session.sent:
                 return None
             return session.beat.number
 
         newest = await come(room, "a worker with a free slot")
-        await self.send(Leased(lease.home_partition, newest if beat is None else beat, lease))
+        answered = newest if beat is None else beat
+        await self.send(Leased(lease.home_partition, answered, lease), to=to)
 
     async def answer(self, told: Told, kind: ReplyKind, **fields: Any) -> None:
         """Answer a question, and acknowledge it behind that."""
@@ -167,13 +181,15 @@ class ScriptedOwner:
         reply = Reply("", lease.job_id, lease.epoch, "", kind, message=message)
         await self.send(Answer(lease.home_partition, reply))
 
-    async def acknowledge(self, *partitions: int) -> None:
+    async def acknowledge(self, *partitions: int, to: Session | None = None) -> None:
         """Acknowledge all that came over the present connection."""
-        numbers = {
-            p: n for p, n in self._unacknowledged.items() if not partitions or p in partitions
-        }
+        session = to or self.session
+        if session is None:
+            return
+        came = session.unacknowledged.items()
+        numbers = {p: n for p, n in came if not partitions or p in partitions}
         if numbers:
-            await self.send(Acked(numbers))
+            await self.send(Acked(numbers), to=session)
 
     async def _connected(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=frames.MAX_FRAME_BYTES)
@@ -212,14 +228,14 @@ class ScriptedOwner:
             await session.socket.close()
             return
         session.hello = hello
-        self._unacknowledged = {}
         times = self._terms.heartbeat, self._terms.term, self._terms.margin
         worker_id = f"{hello.pool}-{hello.name}/{hello.boot}"
         welcome = Welcome(VERSION, worker_id, self._name, 8, self._owned, *times)
         await self._send(session, frames.frame([welcome]))
 
     def _beat(self, session: Session, beat: Beat) -> None:
-        before = max((b.number for s in self.sessions for b, _ in s.beats), default=0)
+        own = [s for s in self.sessions if s.boot == session.boot]
+        before = max((b.number for s in own for b, _ in s.beats), default=0)
         slots = session.hello.slots if session.hello else 0
         if beat.number <= before:
             self._said.faults.append(f"beat {beat.number} after {before}")
@@ -228,17 +244,17 @@ class ScriptedOwner:
         session.beats.append((beat, asyncio.get_running_loop().time()))
 
     async def _order(self, session: Session, order: Order) -> None:
-        told = self._said.add(order)
+        told = self._said.add(order, session.boot)
         if order.partition not in self._owned:
             return  # its owner has another name: the worker sends it there
-        self._unacknowledged[order.partition] = order.number
+        session.unacknowledged[order.partition] = order.number
         if self.holds:
             return
         if order.kind not in QUESTIONS:
-            await self.acknowledge(order.partition)
+            await self.acknowledge(order.partition, to=session)
         elif told.body.claim_id in self._answers:
-            await self.send(self._answers[told.body.claim_id])
-            await self.acknowledge(order.partition)
+            await self.send(self._answers[told.body.claim_id], to=session)
+            await self.acknowledge(order.partition, to=session)
 
     async def _send(self, session: Session, frame: bytes) -> None:
         try:

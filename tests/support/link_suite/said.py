@@ -60,15 +60,16 @@ class Said:
         self.told: list[Told] = []
         self.copies: list[Told] = []
         self.faults: list[str] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
         self._taken: set[int] = set()
 
-    def add(self, order: Order) -> Told:
-        """Note a command; returns its first copy."""
-        newest = self._numbers.get(order.partition, 0)
+    def add(self, order: Order, boot: str = "") -> Told:
+        """Note a command of the worker with this boot; returns its first copy."""
+        place = boot, order.partition
+        newest = self._numbers.get(place, 0)
         if order.number <= newest:
             self.faults.append(f"number {order.number} of {order.partition} after {newest}")
-        self._numbers[order.partition] = order.number
+        self._numbers[place] = order.number
         told = Told(order)
         if order.kind not in OF_THE_WORKER:
             for other in self.told:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from support.operator_cluster import make_job
 from support.operator_desk import OperatorDesk
+from support.sealed_artifact import sealed
 
 from streams.api.artifacts.stored import content, saved_by
 from streams.api.read_model.database import Database
 from streams.api.refusal import Refusal
 from streams.artifacts.reference import Reference, path_of
-from streams.artifacts.sealing import sealed
 from streams.serde.codec import JOB
 from streams.testing.memory_store import MemoryStore
 from streams.vault.key_encryption import local_vault

@@ -13,10 +13,10 @@ import pytest
 from support.access_desk import Api, serving
 from support.entries import recorded
 from support.operator_cluster import make_job
+from support.sealed_artifact import sealed
 
 from streams.api.refused_attempts import MOST_A_SECOND, MOST_OF_ONE, REFUSED_ATTEMPTS
 from streams.artifacts.reference import Reference, path_of
-from streams.artifacts.sealing import sealed
 from streams.event_admission import Admitted, NewEvent
 from streams.serde.codec import JOB, TENANT
 from streams.serde.keys import tenant_key

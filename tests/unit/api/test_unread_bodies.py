@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler
 from support.conditions import PATIENCE_SECONDS
 from support.operator_cluster import make_job
 from support.operator_desk import OperatorDesk
+from support.sealed_artifact import sealed
 
 from streams.access.principal import BOOTSTRAP
 from streams.api.read_model.database import Database
@@ -25,7 +26,6 @@ from streams.api.serving.middlewares import problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.artifacts.reference import Reference, path_of
-from streams.artifacts.sealing import sealed
 from streams.process.shared_room import SharedRoom
 from streams.serde.codec import JOB
 from streams.testing.memory_store import MemoryStore

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.sealed_artifact import sealed
 
 from streams.artifacts.reference import Reference, path_of
-from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened, sealed
+from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened
 from streams.errors import PermanentError
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key

@@ -13,8 +13,6 @@ import yaml
 from support import chart, helm_tools
 from support.chart import Resource
 
-from streams.topology.load import load
-
 CASE = chart.TESTS / "cases" / "placement.yaml"
 JOBS = {"topology-apply", "layout"}
 
@@ -162,15 +160,14 @@ def test_the_digest_of_the_charts_image_is_of_no_other_image(tmp_path: Path) -> 
 
 
 def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: Path) -> None:
-    """An image by digest, a user with its Secret, and a volume, which may have one type alone."""
+    """An image by digest, and a volume, which may have one type alone."""
     digest = f"sha256:{'1' * 64}"
     found = objects(
         tmp_path,
-        kafka={"securityProtocol": "SASL_SSL", "sasl": {"secretName": "all"}},
         image={"repository": "r/tidegate", "digest": f"sha256:{'0' * 64}"},
         worker={
             "image": {"repository": "r/support", "digest": digest},
-            "kafkaUser": {"secretName": "common", "username": "alice"},
+            "token": {"secretName": "common"},
             "wheel": {"volume": {"configMap": {"name": "w"}}, "files": ["a.whl"]},
         },
         workers={
@@ -178,7 +175,7 @@ def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: P
             "own": {
                 "app": "a:b",
                 "image": {"tag": "2"},
-                "kafkaUser": {"secretName": "bob"},
+                "token": {"secretName": "bob", "entry": "t"},
                 "wheel": {"volume": {"persistentVolumeClaim": {"claimName": "c"}}},
             },
         },
@@ -188,14 +185,17 @@ def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: P
     }
     images = {name: spec["containers"][0]["image"] for name, spec in specs.items()}
     assert images == {"same": f"r/support@{digest}", "own": "r/support:2"}
-    users = [env_of(found, f"worker-{n}")["TIDEGATE_KAFKA_SASL_USERNAME"]["value"] for n in specs]
-    assert users == ["alice", "bob"]
+    tokens = [env_of(found, f"worker-{n}")["TIDEGATE_LINK_TOKEN"]["valueFrom"] for n in specs]
+    assert [each["secretKeyRef"] for each in tokens] == [
+        {"name": "common", "key": "link-token"},
+        {"name": "bob", "key": "t"},
+    ]
     wheels = next(each for each in specs["own"]["volumes"] if each["name"] == "wheels")
     assert wheels.keys() == {"name", "persistentVolumeClaim"}
 
 
 def test_values_that_are_taken_away_are_none(tmp_path: Path) -> None:
-    objects(tmp_path, worker={"image": None, "kafkaUser": None, "wheel": None})
+    objects(tmp_path, worker={"image": None, "token": None, "wheel": None})
     assert "-layout-" in "".join(chart.pods(objects(tmp_path, layout="apart", pipeline=None)))
 
 
@@ -210,28 +210,31 @@ def test_the_jobs_have_the_settings_of_every_process_and_the_stages_session(tmp_
         assert env["TIDEGATE_SESSION_SECONDS"]["value"] == "30"
 
 
-@pytest.mark.parametrize("partitions", [None, 32])
-def test_the_workers_of_a_pool_are_as_many_as_its_partitions(
-    partitions: int | None, tmp_path: Path
+@pytest.mark.parametrize("layout", ["fused", "apart"])
+def test_workers_dial_the_owners_of_jobs_and_know_nothing_of_kafka(
+    layout: str, tmp_path: Path
 ) -> None:
-    """A topic that gives no number has the topology's."""
-    overlay: Resource = {
-        "pools": [{"name": "slow"}],
-        "topics": [{"name": "jobs.work.slow", "retention_days": 1}],
-    }
-    if partitions:
-        overlay["partitions"] = partitions
-        overlay["topics"].append({"name": "jobs.replies", "partitions": partitions})
-    (tmp_path / "topology.yaml").write_text(yaml.safe_dump(overlay))
-    most = load(tmp_path / "topology.yaml").topics["jobs.work.slow"].partitions
+    owner = "pipeline" if layout == "fused" else "dispatcher"
+    kafka = {"securityProtocol": "SASL_SSL", "sasl": {"secretName": "all"}}
+    found = objects(tmp_path, layout=layout, kafka=kafka)
+    env = env_of(found, "worker-answers")
+    assert env["TIDEGATE_LINK"]["value"] == f"ws://tide-tidegate-{owner}:7470"
+    assert not [name for name in env if "KAFKA" in name or "VAULT" in name or "BOOTSTRAP" in name]
+    mounted = chart.pods(found)["tide-tidegate-worker-answers"]["spec"]["volumes"]
+    assert {each["name"] for each in mounted} == {"state", "tmp", "topology"}
+    assert env_of(found, owner)["TIDEGATE_LINK_LISTEN"]["value"] == "0.0.0.0:7470"
+    service = next(
+        each
+        for each in found
+        if each["kind"] == "Service" and each["metadata"]["name"] == f"tide-tidegate-{owner}"
+    )
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert 7470 in [port["port"] for port in service["spec"]["ports"]]
 
-    def said(replicas: int) -> str:
-        workers = {"slow": {"app": "a:b", "pool": "slow", "replicas": replicas}}
-        values = made(tmp_path, topology={"overlay": overlay}, workers=workers)
-        return chart.run("template", "--values", chart.BASE, "--values", values).stderr
 
-    assert said(most) == ""
-    assert f"but only {most} pods would have a partition" in said(most + 1)
+def test_a_pool_may_have_any_number_of_workers(tmp_path: Path) -> None:
+    workers = {"many": {"app": "a:b", "replicas": 500}}
+    assert chart.pods(objects(tmp_path, workers=workers))
 
 
 def release(name: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -311,22 +314,6 @@ def test_certificates_of_a_volume_are_named_to_the_client(tmp_path: Path) -> Non
     env = env_of(objects(tmp_path, kafka=kafka), "ingress")
     assert env["TIDEGATE_KAFKA_SSL_CA_LOCATION"]["value"] == "/ca/bundle.pem"
     assert env["TIDEGATE_KAFKA_SSL_CERTIFICATE_LOCATION"]["value"] == "/own/tls.crt"
-
-
-def test_entries_of_one_name_in_two_secrets_are_two_files(tmp_path: Path) -> None:
-    """Kubernetes refuses a projected volume with conflicting paths."""
-    keys = {
-        "vault": {"secretName": "vault", "entries": ["key"]},
-        "cluster": {"secretName": "cluster", "entries": ["key"]},
-    }
-    found = objects(tmp_path, keys=keys)
-    assert [each["path"] for each in keys_of(found, "worker-answers")] == [
-        "vault/key",
-        "cluster/key",
-    ]
-    env = env_of(found, "worker-answers")
-    assert env["TIDEGATE_VAULT_KEY_FILE"]["value"] == "/etc/tidegate/keys/vault/key"
-    assert env["TIDEGATE_CLUSTER_KEY_FILE"]["value"] == "/etc/tidegate/keys/cluster/key"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,6 @@ def test_the_chart_has_no_lint() -> None:
             "passphrase holds a secret",
         ),
         ("pipeline.replicas=5", "pipeline.replicas is 5, but only 4 pods would have a partition"),
-        ("workers.answers.replicas=17", "workers.answers.replicas is 17, but only 16"),
         ("workers.answers.autoscaling.enabled=true", "needs autoscaling.prometheus"),
         ("analytics.autoscaling.enabled=true", "analytics.autoscaling.enabled"),
         ("hooks.ingress.enabled=true", "hooks.hosts is empty"),
@@ -133,7 +132,7 @@ def test_the_values_of_the_page_give_each_component_its_own_user(tmp_path: Path)
         for variable in pod["spec"]["containers"][0]["env"]
         if variable["name"] == "TIDEGATE_KAFKA_SASL_PASSWORD"
     }
-    named = ("topology", "ingress", "pipeline", "delivery", "operator", "worker-default")
+    named = ("topology", "ingress", "pipeline", "delivery", "operator")
     assert users == {f"tidegate-{name}" for name in named}
     without = ("template", "--values", chart.BASE, "--values", values, "--set", "layout=apart")
     assert "a kafkaUser of each of: dedup, dispatcher, scheduler" in chart.run(*without).stderr
@@ -183,37 +182,6 @@ def test_autoscaling_that_cannot_work_is_refused(component: str, given: str, say
     wanted = f"{scaled}.enabled=true,{scaled}.{given}"
     done = chart.run("template", "--values", chart.BASE, "--set", wanted)
     assert f"{scaled}.{says}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ("replicas: 9", "have 18 pods together"),
-        ("autoscaling: {enabled: true, maxReplicas: 10}", "have 20 pods together"),
-        ("autoscaling: {enabled: true}", "have 32 pods together"),
-    ],
-)
-def test_workers_of_one_pool_have_a_partition_each(given: str, says: str, tmp_path: Path) -> None:
-    values = tmp_path / "values.yaml"
-    values.write_text(
-        "autoscaling: {prometheus: 'http://prometheus:9090'}\n"
-        f"worker: {{{given}}}\n"
-        "workers: {imports: {app: 'a:b'}, "
-        "slow: {app: 'a:b', pool: slow, replicas: 1, autoscaling: {maxReplicas: 0}}}\n"
-        "topology: {overlay: {pools: [{name: slow}, {name: other}]}}\n"
-    )
-    done = chart.run("template", "--values", chart.BASE, "--values", values)
-    assert f"workers answers and imports of the pool default {says}, but only 16" in done.stderr
-    done = chart.run(
-        "template",
-        "--values",
-        chart.BASE,
-        "--values",
-        values,
-        "--set",
-        "workers.imports.pool=other,topology.overlay.partitions=32",
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,8 @@ def test_a_stage_takes_the_common_options(shown: Help, stage: str) -> None:
     [
         ("ingress", {"TIDEGATE_VAULT_KEY_FILE"}),
         ("dedup", set()),
-        ("dispatcher", {"TIDEGATE_CLUSTER_KEY_FILE"}),
-        ("worker", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_CLUSTER_KEY_FILE"}),
+        ("dispatcher", {"TIDEGATE_VAULT_KEY_FILE"}),
+        ("worker", {"TIDEGATE_LINK", "TIDEGATE_LINK_TOKEN"}),
         ("operator", {"TIDEGATE_VAULT_KEY_FILE", "TIDEGATE_ADMIN_TOKEN"}),
     ],
 )

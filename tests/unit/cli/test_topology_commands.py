@@ -46,7 +46,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
         0,
-        "valid (topics: 38, stages: 5, routes: 1, limits: 3)\n",
+        "valid (topics: 36, stages: 5, routes: 1, limits: 3)\n",
     )
 
 
@@ -204,7 +204,7 @@ def test_the_graph_joins_stages_and_topics_as_declared() -> None:
     assert lines[0] == "flowchart LR"
     assert "topic_events_received --> stage_dedup" in lines
     assert "stage_dedup --> topic_events" in lines
-    assert "stage_dispatcher --> topic_jobs_work_default" in lines
+    assert "stage_dispatcher --> topic_jobs_held" in lines
     assert "stage_dispatcher -. ledger .-> topic_ledger" in lines
     assert "class topic_ledger changelog" in lines
 

@@ -169,8 +169,8 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     recorder = Recorder()
     url = await recorder.start()
     caller = Caller("acme", "job_1", "run_1", 1, processes.pid("worker-0") or 0)
-    lease: Any = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)
-    topics = Topics(records=Records(leases=[Seen("jobs.work.default", 0, 0, 0.0, b"", lease)]))
+    job: Any = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1, status="running")
+    topics = Topics(records=Records(jobs=[Seen("jobs", 0, 0, 0.0, b"", job)]))
 
     async def send() -> None:
         async with Tools(caller, url) as tools:

@@ -224,8 +224,12 @@ class TestWhatTheRunMustShow:
 
     def test_all_stages_struck(self, run: HonestRun) -> None:
         run.kill_wanted = True
-        run.kills = [kill(stage) for stage in STRUCK]
-        run.lease("job_struck", 2)
+        job_id = run.jobs[0].value.job_id
+        run.kills = [
+            replace(each, job_id=job_id) if each.stage == "worker" else each
+            for each in map(kill, STRUCK)
+        ]
+        run.lease(job_id, 2)
         assert judge(run.evidence()).ok
 
     def test_a_lease_that_did_not_move(self, run: HonestRun) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 from aiohttp import web
-from support.worker_bench import bench, payload_ref
+from support.worker_bench import bench
 
 from ingress.samples import sample
 from streams.serde.records import Ended, EventInfo, Outcome
@@ -74,7 +74,7 @@ async def run(app: App, type: str, status: str = "OPEN") -> tuple[Ended, list[Ou
         {"status": status},
     )
     async with bench(app) as at:
-        ref = payload_ref(at, "acme", "evt_1", TICKET)
+        ref = at.event_body("evt_1", TICKET)
         ended = await at.ended(at.give(type, event=event, payload_ref=ref))
         return ended, at.bodies(Outcome)
 

@@ -22,7 +22,6 @@ from streams.topology.load import Checked
 
 OVERLAY = """
 pools: [{name: gpu}]
-topics: [{name: jobs.work.gpu, retention_days: 1}]
 routes: [{match: {source: shop, event_type: "*"}, job: draft}]
 """
 COMMAND = ["dev", "--app", "app:app", "--topology", "t.yaml"]
@@ -90,7 +89,6 @@ def test_in_the_folder_of_dev_a_missing_process_is_one_that_dev_starts(data_dir:
     starts = {each.name: each.start for each in expected(found.topology.topology, "fused")}
     told = {name: found.commands.process(*start) for name, start in starts.items()}
     again = "tidegate dev --app app:app --topology t.yaml"
-    assert told["worker-gpu"].endswith(f"{again} --pool gpu=1")
     assert told["analytics"].endswith(f"{again} --analytics")
     assert str(data_dir.relative_to(data_dir.parent) / "logs") in told["pipeline"]
 

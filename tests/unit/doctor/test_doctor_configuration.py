@@ -53,7 +53,7 @@ def test_a_key_has_32_bytes(tmp_path: Path, size: int, status: str) -> None:
 
 def test_a_key_that_everybody_can_read_is_told_with_its_remedy(tmp_path: Path) -> None:
     path = key_file(tmp_path, mode=0o644)
-    (found,) = configuration.keys(Settings(cluster_key_file=(path,)), None)
+    (found,) = configuration.keys(Settings(vault_key_file=(path,)), None)
     assert found.status == "warn"
     assert found.remedy == f"chmod o-rwx {path}"
 
@@ -61,7 +61,7 @@ def test_a_key_that_everybody_can_read_is_told_with_its_remedy(tmp_path: Path) -
 def test_a_stage_is_asked_for_the_keys_that_it_needs() -> None:
     assert statuses(configuration.keys(Settings(), None)) == []
     assert statuses(configuration.keys(Settings(), "dedup")) == []
-    assert statuses(configuration.keys(Settings(), "worker")) == ["fail", "fail"]
+    assert statuses(configuration.keys(Settings(), "worker")) == []
     assert statuses(configuration.keys(Settings(), "operator")) == ["fail", "fail"]
     spared = Settings(take_admin_token=False)
     assert statuses(configuration.keys(spared, "operator")) == ["fail"]

@@ -46,7 +46,6 @@ def group(name: str, *members: str, at: int = 100, before: int | None = None) ->
 
 
 PIPELINE = group("pipeline", "pipeline-0")
-WORKER = GroupSeen("worker-default", ("rdkafka",))
 
 
 def seen(*found: GroupSeen, hidden: frozenset[str] = frozenset()) -> GroupsSeen:
@@ -58,20 +57,19 @@ def told(found: GroupsSeen) -> dict[str, Finding]:
     return {each.check: each for each in groups.stages(TOPOLOGY, found, "t.", COMMANDS)}
 
 
-def test_a_fused_pipeline_and_a_worker_are_ok_and_the_others_never_ran() -> None:
-    found = told(seen(PIPELINE, WORKER))
+def test_a_fused_pipeline_is_ok_and_the_others_never_ran() -> None:
+    found = told(seen(PIPELINE))
     assert {name: each.status for name, each in found.items()} == {
         "layout": "ok",
         "pipeline": "ok",
         "delivery": "skipped",
         "analytics": "skipped",
-        "worker-default": "ok",
     }
     assert found["pipeline"].text == "1 process (pipeline-0)"
 
 
 def test_stages_apart_are_told_by_their_own_names() -> None:
-    found = told(seen(group("dedup", "dedup-0"), group("scheduler", "s-0"), WORKER))
+    found = told(seen(group("dedup", "dedup-0"), group("scheduler", "s-0")))
     assert found["dedup"].status == "ok"
     assert found["dispatcher"].status == "warn"
     assert (
@@ -84,56 +82,55 @@ def test_on_a_new_cluster_nothing_runs_and_the_remedy_starts_it() -> None:
     found = told(seen())
     assert found["pipeline"].status == "warn"
     assert found["pipeline"].remedy == "TIDEGATE_TOPIC_PREFIX=t. tidegate pipeline --bootstrap k:1"
-    assert "worker --app MODULE:ATTR --bootstrap" in (found["worker-default"].remedy or "")
 
 
 def test_both_layouts_at_once_fail() -> None:
-    found = told(seen(PIPELINE, group("dedup", "dedup-0"), WORKER))
+    found = told(seen(PIPELINE, group("dedup", "dedup-0")))
     assert found["layout"].status == "fail"
     assert "pipeline runs, and so do dedup" in found["layout"].text
 
 
 def test_positions_in_both_layouts_fail_although_one_runs() -> None:
-    found = told(seen(PIPELINE, group("dedup"), WORKER))
+    found = told(seen(PIPELINE, group("dedup")))
     assert found["layout"].status == "fail"
     assert "tidegate topology layout fused" in (found["layout"].remedy or "")
 
 
 def test_a_group_without_members_says_how_much_waits_for_it() -> None:
-    found = told(seen(group("pipeline", at=99), WORKER))["pipeline"]
+    found = told(seen(group("pipeline", at=99)))["pipeline"]
     assert found.status == "warn"
     assert found.text == "no process of pipeline runs, and 32 records at most wait for it"
 
 
 def test_a_stage_that_does_not_move_although_records_wait_is_named_with_its_inputs() -> None:
-    found = told(seen(group("pipeline", "pipeline-0", at=50, before=50), WORKER))["pipeline"]
+    found = told(seen(group("pipeline", "pipeline-0", at=50, before=50)))["pipeline"]
     assert found.status == "warn"
     assert "no position moved" in found.text
 
 
 def test_marks_of_transactions_after_the_position_are_no_lag() -> None:
-    found = told(seen(group("pipeline", "pipeline-0", at=98, before=98), WORKER))["pipeline"]
+    found = told(seen(group("pipeline", "pipeline-0", at=98, before=98)))["pipeline"]
     assert found.status == "ok"
 
 
 def test_records_that_the_retention_took_are_no_lag() -> None:
-    idle = seen(group("pipeline", "pipeline-0", at=50, before=50), WORKER)
+    idle = seen(group("pipeline", "pipeline-0", at=50, before=50))
     found = told(replace(idle, before=ends(first=100), after=ends(first=100)))["pipeline"]
     assert found.status == "ok"
 
 
 def test_a_lag_that_grows_is_told_with_both_figures() -> None:
     slow = group("pipeline", "pipeline-0", at=60, before=50)
-    grown = replace(seen(slow, WORKER), after=ends(200))
+    grown = replace(seen(slow), after=ends(200))
     found = told(grown)["pipeline"]
     assert found.status == "warn"
     assert "4480 records after 1600" in found.text
 
 
 def test_a_group_that_may_not_be_described_is_skipped_with_the_right() -> None:
-    found = told(seen(PIPELINE, hidden=frozenset({"worker-default"})))["worker-default"]
+    found = told(seen(PIPELINE, hidden=frozenset({"delivery"})))["delivery"]
     assert found.status == "skipped"
-    assert "Describe on the group t.worker-default" in found.text
+    assert "Describe on the group t.delivery" in found.text
 
 
 def open_at(before: int, after: int, *, old: bool = False) -> GroupsSeen:
@@ -173,9 +170,9 @@ def test_a_cluster_without_groups_is_asked_for_none() -> None:
 
 def test_records_that_came_after_the_first_look_are_no_lag_yet() -> None:
     """Positions that nothing else is committed with wait for a second."""
-    burst = seen(group("pipeline", "pipeline-0", at=50, before=50), WORKER)
+    burst = seen(group("pipeline", "pipeline-0", at=50, before=50))
     found = told(replace(burst, before=ends(50)))["pipeline"]
     assert found.status == "ok"
-    busy = seen(group("pipeline", "pipeline-0", at=160, before=100), WORKER)
+    busy = seen(group("pipeline", "pipeline-0", at=160, before=100))
     found = told(replace(busy, before=ends(150), after=ends(400)))["pipeline"]
     assert found.status == "ok"

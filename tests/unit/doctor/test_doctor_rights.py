@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from streams.doctor import rights
@@ -13,7 +11,7 @@ from streams.doctor.group_view import Ends, GroupSeen, GroupsSeen
 from streams.stages import STAGES
 from streams.topology.cluster import Cluster
 from streams.topology.load import load
-from streams.topology.rights import process_of, rights_of
+from streams.topology.rights import rights_of
 
 TOPOLOGY = load()
 PREFIX = "t-"
@@ -77,11 +75,9 @@ def test_brokers_that_tell_no_rights_say_nothing_about_the_user() -> None:
         assert [each.status for each in found] == ["skipped"]
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
+@pytest.mark.parametrize("stage", sorted(STAGES.keys() - {"worker"}))
 def test_of_every_stage_it_is_known_what_it_needs(stage: str) -> None:
-    assert "topic" in {
-        each.resource for each in rights_of(process_of(stage, "default"), TOPOLOGY, PREFIX)
-    }
+    assert "topic" in {each.resource for each in rights_of(stage, TOPOLOGY, PREFIX)}
 
 
 def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -> None:
@@ -94,13 +90,4 @@ def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -
 @pytest.mark.parametrize("stage", [None, "nobody"])
 def test_where_nothing_is_known_to_compare_with_the_check_is_skipped(stage: str | None) -> None:
     assert rights.unknown(stage, ACLS).status == "skipped"
-    assert not stage or not rights_of(process_of(stage, "default"), TOPOLOGY, PREFIX)
-
-
-def test_a_worker_of_another_pool_is_judged_by_its_own_rights(tmp_path: Path) -> None:
-    overlay = "pools: [{name: slow}]\ntopics: [{name: jobs.work.slow, retention_days: 1}]\n"
-    (tmp_path / "topology.yaml").write_text(overlay)
-    topology = load(tmp_path / "topology.yaml")
-    topics = {r.name for r in rights_of(process_of("worker", "slow"), topology, PREFIX)}
-    assert PREFIX + "jobs.work.slow" in topics
-    assert PREFIX + "jobs.work.default" not in topics
+    assert not stage or not rights_of(stage, TOPOLOGY, PREFIX)

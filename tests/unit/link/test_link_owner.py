@@ -369,3 +369,19 @@ def test_a_value_is_the_command_as_it_was_sent(partitions: Partitions) -> None:
     connection.send_frame(said)
     (record,) = partitions.taken()
     assert bytes(msgspec.json.decode(record.value or b"", type=Order).body) == b'{"a": [1, "x"]}'
+
+
+def test_all_that_came_was_heard_once_the_server_looked_and_it_was_taken(
+    partitions: Partitions,
+) -> None:
+    """A process that was frozen must not end leases whose heartbeats lie in its sockets."""
+    moment = partitions.now
+    assert not partitions.owner.caught_up_to(moment)
+    partitions.now += 1
+    partitions.taken()
+    assert not partitions.owner.caught_up_to(moment), "the server has not looked since"
+    partitions.owner.check()
+    assert not partitions.owner.caught_up_to(moment), "what it found may not be taken yet"
+    partitions.taken()
+    assert partitions.owner.caught_up_to(moment)
+    assert not partitions.owner.caught_up_to(partitions.now + 1)

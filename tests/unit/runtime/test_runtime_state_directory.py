@@ -94,7 +94,7 @@ def test_a_store_whose_index_has_another_shape_is_begun_anew(tmp_path: Path) -> 
 
 
 def test_the_shape_of_the_dispatchers_index_names_the_fields_of_its_entries() -> None:
-    jobs = next(s for s in stage(load(), bytes(32)).stores if s.name == "jobs")
+    jobs = next(s for s in stage(load()).stores if s.name == "jobs")
     assert jobs.index is not None
     assert jobs.index.shape.split()[1:] == list(Live._fields)
 

@@ -170,17 +170,17 @@ def test_a_partition_that_came_while_the_stage_ran_is_refused() -> None:
 
 
 def test_a_topic_that_was_deleted_is_missed_after_a_failed_transaction() -> None:
-    admin = Admin(**{"in": 2, "out": 2, "jobs.work.x": 2, "counting.counts.changelog": 2, "dlq": 2})
+    admin = Admin(**{"in": 2, "out": 2, "limits.x": 2, "counting.counts.changelog": 2, "dlq": 2})
     topics = StageTopics(Topics(cast(AdminClient, admin), ""), counting_stage())
     assert topics.exists("out", 0)
     assert not topics.exists("out", 2), "no such partition: whoever named it is to blame"
-    assert topics.exists("jobs.work.x", 1)
-    del admin.widths["out"], admin.widths["jobs.work.x"]
+    assert topics.exists("limits.x", 1)
+    del admin.widths["out"], admin.widths["limits.x"]
     assert topics.exists("out", 0), "nothing failed yet"
     topics.doubt()
     with pytest.raises(StageFailed, match=r"the topic out is gone.*tidegate topology apply"):
         topics.exists("out", 0)
-    assert not topics.exists("jobs.work.x", 1)
+    assert not topics.exists("limits.x", 1)
 
 
 def test_where_no_broker_answers_no_topic_is_gone() -> None:

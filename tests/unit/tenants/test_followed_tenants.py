@@ -102,7 +102,7 @@ def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
     assert "IndexError: pop from empty list" in str(failure)
 
 
-@pytest.mark.parametrize("process", ["ingress", "operator", "worker-default", "delivery"])
+@pytest.mark.parametrize("process", ["ingress", "operator", "pipeline", "delivery"])
 def test_another_number_of_partitions_than_declared_ends_the_process_and_reads_nothing(
     monkeypatch: pytest.MonkeyPatch, process: str
 ) -> None:

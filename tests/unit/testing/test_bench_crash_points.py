@@ -55,8 +55,8 @@ def test_every_point_at_which_a_run_can_be_lost_is_passed_once_and_named() -> No
         "before effect keyed/1 was claimed (run 2 of job)",
         "after effect keyed/1 was claimed, before the run was answered (run 2 of job)",
         "after effect keyed/1 was called, before its outcome was kept (run 2 of job)",
-        "after the outcome of effect keyed/1 was kept (run 2 of job)",
         "before the end of the run was kept: succeeded (run 2 of job)",
+        "after the outcome of effect keyed/1 was kept (run 2 of job)",
         "after the end of the run was kept: succeeded (run 2 of job)",
     ]
 

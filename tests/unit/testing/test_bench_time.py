@@ -92,7 +92,6 @@ def test_a_bench_leaves_nothing_behind() -> None:
 def test_nobody_hears_of_what_ends_with_the_bench() -> None:
     with Bench(app_of(one_effect)) as bench:
         job = bench.submit("job").pause_in("plain")
-    assert not bench._behind.flow.from_worker
     assert (job.status, job.effects[0].status) == ("running", "claimed")
 
 

@@ -14,9 +14,8 @@ from streams.cli.topology import app
 from streams.serde.subjects import schema_name
 from streams.topology.load import load
 
-SLOW_POOL = """
-pools: [{name: slow}]
-topics: [{name: jobs.work.slow, partitions: 4, retention_days: 1}]
+OVERLAY = """
+topics: [{name: rejections, retention_days: 30}]
 """
 
 
@@ -50,7 +49,7 @@ def test_the_operations_are_what_stages_read_and_write() -> None:
         operations
     )
     assert "dispatcher.send.ledger" in operations
-    assert "dispatcher.send.jobs.work.default" in operations
+    assert "dispatcher.send.jobs.held" in operations
     assert "dedup.receive.events" not in operations
 
 
@@ -64,11 +63,10 @@ def test_groups_have_the_prefix_and_brokers_with_tls_are_secure() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("overlay", ["", SLOW_POOL])
+@pytest.mark.parametrize("overlay", ["", OVERLAY])
 def test_the_official_parser_accepts_the_document(tmp_path: Path, overlay: str) -> None:
     file = tmp_path / "topology.yaml"
     file.write_text(overlay or "routes: []\n")
     found = parsed(document("--topology", str(file), TIDEGATE_TOPIC_PREFIX="eu."), tmp_path)
     assert found.errors == []
-    assert ("eu.jobs.work.slow" in found.channels) == bool(overlay)
     assert "eu.events" in found.channels

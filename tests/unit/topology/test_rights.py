@@ -16,24 +16,12 @@ from streams.errors import ConfigError
 from streams.runtime import layouts
 from streams.stages import STAGES
 from streams.topology.load import load
-from streams.topology.model import LayoutName, Topology
+from streams.topology.model import LayoutName
 from streams.topology.rights import Right, User, rights_of, users
 from streams.topology.rights_text import as_commands, as_json, as_strimzi, default_user_prefix
 
 TOPOLOGY = load()
 HOSTILE = 'a b\'; touch owned; "$(id)"\n- operations: [All]\n#'
-
-
-@pytest.fixture
-def pools(tmp_path: Path) -> Topology:
-    """A topology with a second pool, and with a topic whose name begins with another's."""
-    path = tmp_path / "pools.yaml"
-    path.write_text(
-        "pools: [{name: gpu}]\n"
-        "topics: [{name: jobs.work.gpu, partitions: 4, retention_days: 1},"
-        " {name: jobs.work.default.kept, partitions: 4, retention_days: 1}]\n"
-    )
-    return load(path)
 
 
 def names(process: str, operation: str, resource: str = "topic") -> set[str]:
@@ -46,7 +34,7 @@ def names(process: str, operation: str, resource: str = "topic") -> set[str]:
 
 def test_every_process_has_a_user_and_every_right_is_on_what_is_declared() -> None:
     found = {user.process: user.rights for user in users(TOPOLOGY)}
-    assert set(found) == {*STAGES, "topology", "worker-default"} - {"worker"}
+    assert set(found) == {*STAGES, "topology"} - {"worker"}
     topics = {r.name for rights in found.values() for r in rights if r.resource == "topic"}
     assert topics <= set(TOPOLOGY.topics)
 
@@ -86,16 +74,16 @@ def test_a_stage_may_ask_whether_the_pipeline_has_positions_of_its_inputs() -> N
                 assert Right("group", "pipeline", "Describe") in rights_of(stage, topology)
 
 
-def test_a_pool_has_a_user_of_its_own_and_globs_become_the_topics_that_they_name(
-    pools: Topology,
-) -> None:
-    def work(process: str) -> set[str]:
-        return {r.name for r in rights_of(process, pools) if r.name.startswith("jobs.work.")}
+def test_globs_become_the_topics_that_they_name(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("topics: [{name: limits.more, retention_days: 1}]\n")
+    overlaid = load(tmp_path / "t.yaml")
+    assert Right("topic", "limits.more", "Write") in rights_of("dispatcher", overlaid)
+    assert Right("topic", "limits.more", "Write") not in rights_of("ingress", overlaid)
 
-    assert work("worker-gpu") == {"jobs.work.gpu"}
-    assert work("worker-default") == {"jobs.work.default"}
-    assert work("ingress") == set()
-    assert "jobs.work.gpu" in work("dispatcher")
+
+def test_workers_have_no_user() -> None:
+    assert not [user for user in users(TOPOLOGY) if user.process.startswith("worker")]
+    assert rights_of("worker", TOPOLOGY) == ()
 
 
 def test_names_are_whole_but_for_the_instances_of_a_transactional_id() -> None:

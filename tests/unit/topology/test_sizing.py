@@ -177,7 +177,6 @@ def test_workers_that_do_nothing_are_bounded_by_their_own_work() -> None:
 def test_a_pool_has_its_own_workers_and_the_rest_stays_in_the_default() -> None:
     found = sized(pools=(Pool("slow", 5, 60, 10),))
     assert stage(found, "worker, pool slow").processes == math.ceil(5 * 60.07 / 6)
-    assert found.work_partitions["slow"] >= 2 * stage(found, "worker, pool slow").processes
     rest = stage(found, "worker, pool default").formulas[1]
     assert "195 jobs/s" in rest
 
@@ -233,13 +232,6 @@ def test_more_partitions_than_the_load_wants_are_no_fault_and_are_counted() -> N
     assert "the topology declares" not in "\n".join(warnings(found, declared))
     fewer = size(Demand(events=20, jobs=5), usual)
     assert found.brokers.replicas > fewer.brokers.replicas
-
-
-def test_replies_have_as_many_partitions_as_the_largest_pools_work() -> None:
-    topics = sized(jobs=100_000).topology.topics
-    assert topics["jobs.work.default"].partitions > 16
-    assert topics["jobs.replies"].partitions == topics["jobs.work.default"].partitions
-    assert sized(jobs=0).topology.topics["jobs.replies"].partitions == 16
 
 
 def test_no_cleaner_is_told_to_take_more_than_kafka_gives_it() -> None:
@@ -369,7 +361,6 @@ def test_what_a_topics_readers_are() -> None:
     processes = {"pipeline": 2, "delivery": 1, "operator": 2}
     assert readers(load(), "events.received", processes) == 1
     assert readers(load(), "events", processes) == 1 + 1 + 2
-    assert readers(load(), "jobs.work.default", processes) == 1
 
 
 @pytest.mark.parametrize("component", ["ingress", "pipeline", "delivery", "operator", "worker"])

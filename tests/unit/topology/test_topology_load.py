@@ -38,7 +38,6 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
     assert topology.window_ms == 7 * 86_400_000
     assert topology.topics["events.received"].timestamp == "append"
     assert topology.topics["payloads"].max_message_bytes == 1024 * 1024
-    assert topology.topics["jobs.work.default"].partitions == 16
     assert topology.topics["ledger"].retention_ms is None
     assert topology.stages["dispatcher"].reads == (
         "events",
@@ -55,11 +54,11 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
 def test_what_is_deleted_by_its_time_carries_the_brokers_unless_told(overlay: Overlay) -> None:
     mine = overlay(
         "topics:\n"
-        "  - {name: jobs.work.gpu, partitions: 2, retention_days: 1}\n"
+        "  - {name: mine.notes, retention_days: 1}\n"
         "  - {name: mine.changelog, cleanup: compact}\n"
     )
     topics = load(mine).topics
-    assert topics["jobs.work.gpu"].timestamp == "append"
+    assert topics["mine.notes"].timestamp == "append"
     assert topics["mine.changelog"].timestamp == "create"
     by_their_writers = {t.name for t in load().topics.values() if t.timestamp == "create"}
     assert {name for name in by_their_writers if load().topics[name].cleanup == "delete"} == {
@@ -90,7 +89,7 @@ def test_named_things_merge_by_name_and_mappings_by_key(overlay: Overlay) -> Non
             "window_days: 0.5\n"
             "topics:\n"
             "  - {name: dlq, retention_days: 20.5}\n"
-            "  - {name: jobs.work.gpu, partitions: 8, retention_days: 1}\n"
+            "  - {name: mine.notes, retention_days: 1}\n"
             "pools: [{name: gpu}]\n"
             "job_types: [{name: summarize, pool: gpu, max_attempts: 2}]\n"
             "priorities: [{name: batch, head_start_seconds: -9}]\n"
@@ -100,7 +99,7 @@ def test_named_things_merge_by_name_and_mappings_by_key(overlay: Overlay) -> Non
     assert topology.window_ms == 43_200_000
     assert topology.topics["dlq"].retention_ms == 20.5 * 86_400_000
     assert topology.topics["dlq"].cleanup == "delete"
-    assert topology.topics["jobs.work.gpu"].partitions == 8
+    assert topology.topics["mine.notes"].retention_ms == 86_400_000
     assert topology.pools == ("default", "gpu")
     assert topology.job_type("summarize").max_attempts == 2
     assert list(topology.priorities) == ["webhook", "interactive", "batch"]
@@ -133,7 +132,19 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
 def test_the_partitions_of_the_topology_are_those_of_its_topics(overlay: Overlay) -> None:
     topology = load(overlay("partitions: 12\n"))
     assert topology.topics["events"].partitions == 12
-    assert topology.topics["jobs.replies"].partitions == 16
+
+
+def test_topics_of_earlier_versions_are_left_out(overlay: Overlay) -> None:
+    topology = load(
+        overlay(
+            "topics:\n"
+            "  - {name: jobs.work.gpu, partitions: 9, retention_days: 1}\n"
+            "  - {name: jobs.replies, partitions: 9, retention_days: 1}\n"
+            "pools: [{name: gpu}]\n"
+        )
+    )
+    assert topology.topics == load().topics
+    assert topology.pools == ("default", "gpu")
 
 
 def test_overlaid_routes_come_first(

@@ -147,11 +147,6 @@ def test_more_partitions_are_refused_with_the_reason() -> None:
     assert "--allow-partition-change" in planned.refusals[0].why
 
 
-def test_more_partitions_of_an_addressed_topic_move_no_key() -> None:
-    planned = compare(load(), cluster(altered("jobs.replies", partitions=2)), "", Consent())
-    assert "no key moves" in planned.refusals[0].why
-
-
 def test_more_partitions_are_added_when_allowed() -> None:
     consent = Consent(partition_change=True)
     planned = compare(load(), cluster(altered("events", partitions=2)), "", consent)

@@ -190,13 +190,6 @@ BROKEN = {
         "topics.schedule.timestamp",
         "one that is wrong has records deleted at once, or never; set timestamp: append",
     ),
-    "a work topic that takes no lease": (
-        with_topic("jobs.work.default", max_message_bytes=256 * 1024),
-        "topics.jobs.work.default.max_message_kib",
-        "jobs.work.default takes messages of 262,144 bytes at most, less than the 1,000,000 that a "
-        "producer sends in one batch: the broker would refuse records that are small themselves, "
-        "and a lease with its input and steps (921,600 bytes); set max_message_kib to 977 or more",
-    ),
     "payloads that take no chunk": (
         with_topic("payloads", max_message_bytes=512 * 1024),
         "topics.payloads.max_message_kib",
@@ -221,11 +214,6 @@ BROKEN = {
         with_stage(StageDeclaration("x", ("event",), ())),
         "stages.x.reads.0",
         "topic 'event' is not declared (did you mean 'events'?)",
-    ),
-    "a stage reads an addressed topic": (
-        with_stage(StageDeclaration("x", ("jobs.replies",), ())),
-        "stages.x.reads.0",
-        "jobs.replies is addressed to workers",
     ),
     "a stage writes nothing declared": (
         with_stage(StageDeclaration("x", ("events",), ("jobs.wrk.*",))),
@@ -263,11 +251,6 @@ BROKEN = {
         "less than the window of 7 days and the 14 of events.received, by which dedup may lag: a "
         "rebuilt store would let duplicates pass; set retention_days of dedup.seen.changelog to 21",
     ),
-    "workers that could not be answered": (
-        with_topic("jobs.work.default", partitions=17),
-        "topics.jobs.replies.partitions",
-        "jobs.replies has 16 partitions, jobs.work.default has 17",
-    ),
     "two stores on one changelog": (
         dedup("dispatcher.parts.changelog", "key_value"),
         "stages.dispatcher.stores.parts.changelog",
@@ -282,11 +265,6 @@ BROKEN = {
         replace(load(), job_types={"a": JobType("a", pool="gpu")}),
         "job_types.a.pool",
         "pool 'gpu' is not declared",
-    ),
-    "a pool without its topic": (
-        replace(load(), pools=("default", "gpu")),
-        "pools.gpu",
-        "its topic jobs.work.gpu is not declared",
     ),
     "a burst without a rate": (
         with_limit(Limit("a", "global", "*", 5, burst=2)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from streams.tenants.resealing import resealed
 from streams.tenants.settings import SourceSettings, source_record
 from streams.tenants.source_keys import Reference, open_secret
 from streams.vault.data_key import DataKey, new_key_record
-from streams.vault.key_encryption import Vault, local_vault, open_vault, read_cluster_keys
+from streams.vault.key_encryption import Vault, local_vault, open_vault
 
 OLD, NEW = b"o" * 32, b"n" * 32
 
@@ -259,25 +257,3 @@ def test_a_process_tells_how_many_vault_keys_it_knows(tmp_path: Path) -> None:
     assert gauge("tidegate_vault_keys") == 2
     open_vault(load_settings({}, vault_key_file=files[1]))
     assert gauge("tidegate_vault_keys") == 1
-
-
-def test_a_process_tells_how_old_the_file_of_its_cluster_key_is(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.key"
-    path.write_bytes(OLD)
-    os.utime(path, (time.time() - 3_600,) * 2)
-    named = {"TIDEGATE_CLUSTER_KEY_FILE": str(path)}
-    assert read_cluster_keys(load_settings(named)) == (OLD,)
-    assert gauge("tidegate_cluster_key_file_age_seconds") == pytest.approx(3_600, abs=60)
-
-
-def test_while_the_cluster_key_is_changed_there_are_two_and_the_first_signs(tmp_path: Path) -> None:
-    files = [tmp_path / "new.key", tmp_path / "old.key"]
-    for path, key in zip(files, (NEW, OLD), strict=True):
-        path.write_bytes(key)
-    named = {"TIDEGATE_CLUSTER_KEY_FILE": ",".join(map(str, files))}
-    assert read_cluster_keys(load_settings(named)) == (NEW, OLD)
-
-
-def test_a_missing_cluster_key_is_named_by_its_setting() -> None:
-    with pytest.raises(ConfigError, match="TIDEGATE_CLUSTER_KEY_FILE is not set"):
-        read_cluster_keys(load_settings({}))

@@ -11,7 +11,7 @@ from support.conditions import PATIENCE_SECONDS
 from support.worker_bench import Bench, Clock, bench
 
 from streams import App, Context
-from streams.serde.records import Ended, Heartbeat, Lease
+from streams.serde.records import Lease
 from streams.worker.handler import execution
 from streams.worker.lease.held_leases import GRACE_SECONDS, as_listed
 from streams.worker.middleware.isolation import STUCK_SECONDS
@@ -43,14 +43,9 @@ class Jobs:
                 continue
 
 
-def free(at: Bench) -> dict[int, int]:
-    """What each partition was told last."""
-    told: dict[int, int] = {}
-    for partition, command in at.commands():
-        body: Any = command.body
-        if isinstance(body, Heartbeat | Ended):
-            told[partition] = body.free
-    return told
+def free(at: Bench) -> int:
+    """How many more leases the owner may send."""
+    return at.owner.limit - at.given
 
 
 async def reached(condition: Callable[[], object], what: str) -> None:
@@ -81,19 +76,19 @@ async def test_it_waits_for_the_others_and_no_slot_is_offered_meanwhile() -> Non
         first, second = at.give("first"), at.give("second", home_partition=1)
         suspect = at.give("suspect", home_partition=2, alone=True)
         await reached(lambda: len(jobs.running) == 2, "two jobs run")
-        assert free(at) == {0: 0, 1: 0, 2: 0, 3: 0}
+        assert free(at) == 0
         jobs.events["first"].set()
         await at.ended(first)
         await settled()
         assert jobs.running == ["second"]
-        assert free(at)[0] == 0
+        assert free(at) == 0
         jobs.events["second"].set()
         await at.ended(second)
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
         jobs.events["suspect"].set()
         assert (await at.ended(suspect)).status == "succeeded"
         await at.idle()
-        assert sum(free(at).values()) == 8
+        assert free(at) == 8
 
 
 async def test_it_starts_once_a_heartbeat_that_lists_it_is_acknowledged() -> None:
@@ -116,7 +111,7 @@ async def test_its_heartbeats_say_that_it_waits_for_runs_of_other_partitions() -
         first = at.give("first", home_partition=1)
         suspect = at.give("suspect", alone=True)
         await reached(lambda: jobs.running, "the first runs")
-        at.worker.heartbeater.beat()
+        at.worker.link.beat()
         await settled()
         assert jobs.running == ["first"]
         assert waits(at, suspect) is True
@@ -136,26 +131,26 @@ async def test_a_heartbeat_that_said_that_it_waits_does_not_start_it() -> None:
         await reached(lambda: jobs.running, "the first runs")
         listed = held_leases.listed(0)
         told = as_listed(listed)
-        at.transport.failures = 100
+        at.silent = True
         jobs.events["first"].set()
         await reached(lambda: not jobs.running, "the first ends")
         held_leases.renew(listed, 0.0, told)
         await settled()
         assert jobs.running == []
-        at.transport.failures = 0
-        at.worker.heartbeater.beat()
+        at.silent = False
+        at.worker.link.beat()
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
 
 
 async def test_it_does_not_start_while_its_heartbeat_is_not_acknowledged() -> None:
     jobs = Jobs()
     async with bench(jobs.app, slots=8) as at:
-        at.transport.failures = 100
+        at.silent = True
         at.give("suspect", alone=True)
         await settled()
         assert jobs.running == []
-        at.transport.failures = 0
-        at.worker.heartbeater.beat()
+        at.silent = False
+        at.worker.link.beat()
         await reached(lambda: jobs.running == ["suspect"], "the suspect runs")
 
 
@@ -167,7 +162,7 @@ async def test_its_timeout_begins_at_its_start() -> None:
         await reached(lambda: jobs.running, "the first runs")
         for _ in range(30):
             clock.now += 10
-            at.worker.heartbeater.beat()
+            at.worker.link.beat()
             await settled()
         assert jobs.running == ["first"]
         (held,) = (h for h in at.worker.held_leases.running() if h.lease.alone)
@@ -185,7 +180,7 @@ async def test_a_second_one_is_declined_and_so_is_any_other_lease() -> None:
         at.give("suspect", alone=True)
         for lease in (at.give("suspect", alone=True), at.give("first")):
             declined = await at.declined(lease)
-            assert (declined.reason, declined.free) == ("full", 0)
+            assert declined.detail == "no slot is free"
 
 
 async def test_it_is_cancelled_or_lost_while_it_waits() -> None:
@@ -225,7 +220,7 @@ async def test_slots_are_offered_again_if_it_ignores_its_end(
         deaf = at.give("deaf", alone=True, timeout_seconds=0.05)
         assert (await at.ended(deaf)).status == "retry"
         await at.idle()
-        assert sum(free(at).values()) == at.worker.held_leases.free() == 7
+        assert free(at) == at.worker.held_leases.free() == 7
         jobs.let_go.set()
 
 
@@ -236,7 +231,7 @@ async def test_it_is_given_back_if_a_run_never_ends() -> None:
         suspect = at.give("suspect", alone=True)
         for _ in range(2 + round(GRACE_SECONDS + STUCK_SECONDS)):
             clock.now += 1
-            at.worker.heartbeater.beat()
+            at.worker.link.beat()
             await settled()
         ended = await at.ended(suspect)
         assert ended.status == "released"

@@ -6,12 +6,11 @@ import json
 
 import pytest
 from pydantic import BaseModel, create_model
-from support.worker_bench import PARTITIONS, bench
+from support.worker_bench import bench
 
 from streams import App, Context, Retry
 from streams.errors import ConfigError
-from streams.serde.codec import JOB_TYPES
-from streams.serde.ids import partition_for
+from streams.serde.link.messages import Announce
 from streams.serde.records import AnnouncedType, JobTypes
 
 
@@ -35,9 +34,8 @@ def shop() -> App:
 
 async def test_a_worker_announces_each_type_with_its_policy_and_schemas() -> None:
     async with bench(shop()) as at:
-        (sent,) = (sent for sent in at.transport.sent if sent.topic == "jobs.types")
-    assert (sent.key, sent.partition) == (b"shop", partition_for("shop", PARTITIONS))
-    found = JOB_TYPES.decode(sent.value)
+        (sent,) = at.owner.of(Announce)
+    found = sent.types
     ship, report = found.types
     assert found == JobTypes("shop", "7", (ship, report))
     assert json.loads(ship.input_schema or "")["required"] == ["order_id"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
-from support.worker_bench import lease_to
+from support.leases import lease_to
 
 from streams.serde.records import Lease
 from streams.worker.lease.held_leases import Held, HeldLeases
@@ -58,13 +58,12 @@ class World:
         self.fed = [0.0] * self.partitions
         self.starved = 0.0
         self.ended = 0
-        self.held_leases = [
-            HeldLeases(self.slots, 5, self.partitions, self.clock) for _ in range(self.workers)
-        ]
+        self.held_leases = [HeldLeases(self.slots, 5, self.clock) for _ in range(self.workers)]
         for number, held_leases in enumerate(self.held_leases):
             held_leases.assigned = True
-            held_leases.credits.share(number * self.slots)
-            self.tell(number)
+            for partition in range(self.partitions):
+                held_leases.credits.open((number + partition) % self.partitions)
+            self.look(number)
         for partition in range(self.partitions):
             self.after(0, lambda p=partition: self.tick(p))  # type: ignore[misc]
 
@@ -84,8 +83,14 @@ class World:
             self.clock.now = at
             what()
             for held_leases in self.held_leases:
-                told = [held_leases.word(p)[0] for p in range(self.partitions)]
+                told = [held_leases.credits.unused(p) for p in range(self.partitions)]
                 assert sum(told) == held_leases.free()
+
+    def look(self, worker: int) -> None:
+        """As the link's tick."""
+        self.held_leases[worker].credits.level()
+        self.tell(worker)
+        self.after(0.25, lambda: self.look(worker))
 
     def tell(self, worker: int) -> None:
         for partition in self.held_leases[worker].owed():
@@ -138,8 +143,8 @@ class World:
 
     def read(self, worker: int, lease: Lease, seconds: float) -> None:
         held_leases, home = self.held_leases[worker], lease.home_partition
-        assert held_leases.read(lease)
-        held = held_leases.take(replace(lease, job_id=lease.run_id), self.clock.now)
+        assert held_leases.read(lease, home)
+        held = held_leases.take(replace(lease, job_id=lease.run_id), self.clock.now, home)
         if held is None:
             self.declined += 1
             self.say(worker, home)

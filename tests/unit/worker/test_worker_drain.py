@@ -14,7 +14,8 @@ from support.worker_bench import Bench, bench
 
 from streams import App, Context
 from streams.errors import Fenced
-from streams.serde.records import Declined, Ended, Heartbeat
+from streams.serde.link.messages import Beat
+from streams.worker import worker
 
 
 class Jobs:
@@ -37,40 +38,60 @@ async def serving(jobs: Jobs) -> AsyncIterator[tuple[Bench, asyncio.Event, async
         stop = asyncio.Event()
         task = asyncio.create_task(at.worker.serve(stop))
         await asyncio.sleep(0)
-        at.transport.assign(3)
         yield at, stop, task
 
 
-def heartbeats(at: Bench) -> list[tuple[int, Heartbeat]]:
-    return [(p, c.body) for p, c in at.commands() if isinstance(c.body, Heartbeat)]
-
-
-async def test_slots_are_withdrawn_at_once_and_the_last_heartbeat_follows_the_last_end() -> None:
+async def test_slots_are_withdrawn_at_once_and_the_worker_ends_behind_the_last_end() -> None:
     jobs = Jobs()
     async with serving(jobs) as (at, stop, task):
         lease = at.give()
         await jobs.begun.wait()
-        told = len(heartbeats(at))
         stop.set()
         for _ in range(20):
             await asyncio.sleep(0)
-        withdrawn = heartbeats(at)[told:]
-        assert sorted((p, body.free, body.leaving) for p, body in withdrawn) == [
-            (p, 0, False) for p in range(4)
-        ]
+        newest = at.owner.of(Beat)[-1]
+        assert (newest.limit, newest.draining) == (1, True)
         late = at.give()
-        assert (await at.declined(late)).reason == "draining"
+        assert (await at.declined(late)).detail == "the worker shuts down"
+        at.silent = True
         jobs.let_go.set()
+        await at.ended(lease)
+        assert at.owner.closed_for is None
+        at.acknowledge()
         await task
-        kinds = [(p, c.body) for p, c in at.commands()]
-        (end,) = (n for n, (_, body) in enumerate(kinds) if isinstance(body, Ended))
-        leaving = [
-            n for n, (_, body) in enumerate(kinds) if isinstance(body, Heartbeat) and body.leaving
-        ]
-        assert sorted(kinds[n][0] for n in leaving) == [0, 1, 2, 3]
-        assert min(leaving) > end
-        assert max(leaving) == len(kinds) - 1
-        assert lease.job_id != late.job_id
+        assert at.owner.closed_for is not None
+
+
+async def test_an_idle_worker_declines_the_lease_that_crosses_its_last_beat() -> None:
+    async with serving(Jobs()) as (at, stop, task):
+        at.silent = True
+        stop.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert at.owner.of(Beat)[-1].draining
+        late = at.give()
+        assert at.owner.closed_for is None
+        at.silent = False
+        at.acknowledge()
+        assert (await at.declined(late)).detail == "the worker shuts down"
+        await task
+
+
+async def test_an_end_that_nobody_acknowledges_does_not_hold_the_worker_up_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "LEAVE_SECONDS", 0.05)
+    jobs = Jobs()
+    async with serving(jobs) as (at, _, task):
+        at.give()
+        await jobs.begun.wait()
+        at.silent = True
+        jobs.let_go.set()
+        with capture_logs() as lines:
+            at.worker.failed(Fenced("another process runs"))
+            with pytest.raises(Fenced):
+                await task
+        assert any("not acknowledged everything" in line["event"] for line in lines)
 
 
 async def test_its_log_names_the_jobs_for_which_it_waits() -> None:
@@ -89,35 +110,11 @@ async def test_its_log_names_the_jobs_for_which_it_waits() -> None:
     assert (line["jobs"], line["seconds"]) == (f"{lease.job_id} job", 20)
 
 
-async def test_a_lease_that_is_read_after_the_last_heartbeat_is_declined() -> None:
-    jobs = Jobs()
-    async with serving(jobs) as (at, stop, task):
-        inbox = at.transport._open()
-        stop.set()
-        await task
-        at.transport._inbox = inbox
-        at.give(heartbeat_id=at.heartbeats(0)[0].command_id)
-        assert [declined.reason for declined in at.bodies(Declined)] == ["draining"]
-        assert not jobs.begun.is_set()
-
-
-async def test_the_last_heartbeat_is_sent_until_it_is_acknowledged() -> None:
-    jobs = Jobs()
-    async with serving(jobs) as (at, stop, task):
-        at.worker.held_leases.draining = True
-        at.worker.heartbeater.tell()
-        at.transport.failures = 2
-        stop.set()
-        await task
-        leaving = [p for p, body in heartbeats(at) if body.leaving]
-        assert sorted(leaving) == [0, 1, 2, 3]
-
-
-async def test_a_transport_that_failed_ends_the_worker_with_its_error() -> None:
+async def test_a_failure_ends_the_worker_with_its_error() -> None:
     jobs = Jobs()
     async with serving(jobs) as (at, _, task):
-        at.worker.failed(Fenced("the producer cannot go on"))
-        with pytest.raises(Fenced, match="the producer cannot go on"):
+        at.worker.failed(Fenced("another process runs"))
+        with pytest.raises(Fenced, match="another process runs"):
             await task
 
 
@@ -134,12 +131,3 @@ async def test_threads_that_hang_in_the_loops_pool_keep_no_worker_from_ending() 
     finally:
         let_go.set()
         await hanging
-
-
-async def test_nothing_is_said_by_a_worker_that_was_never_assigned() -> None:
-    jobs = Jobs()
-    async with bench(jobs.app, slots=8) as at:
-        at.worker.heartbeater.work_partition = None
-        told = len(at.commands())
-        await at.worker._leave()
-        assert len(at.commands()) == told

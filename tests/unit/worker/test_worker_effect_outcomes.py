@@ -273,7 +273,7 @@ async def test_what_became_of_an_effect_is_told_after_the_term_as_well() -> None
     async def outlasts(**_: Any) -> str:
         for held in at.worker.held_leases.running():
             held.basis -= 2 * held.lease.term_seconds
-        at.transport.failures = 1
+        at.late = 1
         return "sent"
 
     async with bench(app_calling(outlasts)) as at:

@@ -52,7 +52,6 @@ async def test_a_worker_in_which_too_many_hang_drains_and_ends(
     async with bench(jobs.app) as at, asyncio.timeout(PATIENCE_SECONDS):
         serving = asyncio.create_task(at.worker.serve(asyncio.Event()))
         await asyncio.sleep(0)
-        at.transport.assign(3)
         other = at.give("works")
         await jobs.begun.wait()
         await jobs.hang(at, 4)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support.worker_bench import lease_to
+from support.leases import lease_to
 
 from streams.redaction.redaction import Redaction
 from streams.serde.records import Lease, LiveOutput

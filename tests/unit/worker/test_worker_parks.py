@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from support.worker_bench import Bench, bench, payload_ref
+from support.worker_bench import Bench, bench
 
 from streams import App, Context
-from streams.serde.records import Checkpoint, EventInfo, PayloadRef, StepResult
+from streams.serde.records import Checkpoint, EventInfo, StepResult
 from streams.worker.handler.values import digest
 from streams.worker.handler.waits import Pending
 
@@ -23,31 +22,18 @@ def work() -> None:
     pass
 
 
-def refuse_one(at: Bench) -> None:
-    """The next command is sent again after a pause."""
-    at.transport.failures = 1
+def delay_one(at: Bench) -> None:
+    """The next command is acknowledged after a pause."""
+    at.late = 1
 
 
 async def decides(ctx: Context, at: Bench, over: Pending) -> None:
-    refuse_one(at)
+    delay_one(at)
     await ctx.first(over=over, other=ctx.sleep(90, name="other"))
 
 
 async def reads_its_payload(ctx: Context, at: Bench, over: Pending) -> None:
-    fetch = at.transport.fetch
-
-    def late(ref: PayloadRef) -> Future[list[bytes]]:
-        future: Future[list[bytes]] = Future()
-        tasks.append(asyncio.create_task(resolve(future, ref)))
-        return future
-
-    async def resolve(future: Future[list[bytes]], ref: PayloadRef) -> None:
-        for _ in range(1_000):
-            await asyncio.sleep(0)
-        future.set_result(fetch(ref).result())
-
-    tasks: list[asyncio.Task[None]] = []
-    at.transport.fetch = late  # type: ignore[method-assign]
+    at.slow_requests = True
     await ctx.payload()
 
 
@@ -72,7 +58,7 @@ async def test_what_another_task_does_next_is_done_before(
     app = App("test")
     app.job("job")(handler)
     async with bench(app) as at:
-        ref = payload_ref(at, "acme", "evt_1", b"body")
+        ref = at.event_body("evt_1", b"body")
         ended = await at.ended(at.give(steps=(SLEPT,), event=EVENT, payload_ref=ref))
         kept = [each.step.id for each in at.bodies(Checkpoint)]
     assert (ended.status, [wait.id for wait in ended.waits]) == ("parked", ["event"])
@@ -82,7 +68,7 @@ async def test_what_another_task_does_next_is_done_before(
 async def test_a_task_that_parks_later_is_parked_with_the_others() -> None:
     async def other(ctx: Context) -> Any:
         assert ctx.patched("pause")
-        refuse_one(at)
+        delay_one(at)
         await ctx.sleep(60)
 
     async def handler(ctx: Context) -> None:
@@ -98,7 +84,7 @@ async def test_a_task_that_parks_later_is_parked_with_the_others() -> None:
 async def test_a_wait_is_in_flight_while_the_run_prepares_to_park() -> None:
     async def one(ctx: Context) -> Any:
         assert ctx.patched("pause")
-        refuse_one(at)
+        delay_one(at)
         await ctx.sleep(60)
 
     async def other(ctx: Context) -> None:

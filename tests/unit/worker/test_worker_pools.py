@@ -52,8 +52,6 @@ async def served(workers: Workers, stop: asyncio.Event, *both: Bench) -> asyncio
     task = asyncio.create_task(workers.serve(stop))
     for _ in range(3):
         await asyncio.sleep(0)
-    for each in both:
-        each.transport.assign(3)
     return task
 
 
@@ -103,9 +101,9 @@ async def test_they_are_ready_if_each_of_them_is() -> None:
     async with two(Jobs()) as (first, second):
         workers = Workers([first.worker, second.worker])
         assert workers.unready is None
-        second.transport.assign(None)
-        assert (workers.unready or "").startswith("pool default: no partition of jobs.work.default")
-        assert (Workers([second.worker]).unready or "").startswith("no partition")
+        second.owner.cut()
+        assert (workers.unready or "").startswith("pool default: no owner of partitions")
+        assert (Workers([second.worker]).unready or "").startswith("no owner")
 
 
 async def test_a_run_of_another_pool_that_blocks_the_loop_is_known_and_named_once(
@@ -134,7 +132,7 @@ async def test_a_run_of_another_pool_that_blocks_the_loop_is_known_and_named_onc
             Watchdog(
                 asyncio.get_running_loop(),
                 each.worker.held_leases,
-                each.worker.heartbeater,
+                each.worker.link,
                 lambda: clock.now,
                 exits.append,
             )

@@ -102,7 +102,7 @@ async def test_a_pool_that_is_full_for_ever_lets_the_runs_of_others_end_first() 
         watchdog = Watchdog(
             asyncio.get_running_loop(),
             full.held_leases,
-            full.heartbeater,
+            full.link,
             clock,
             exits.append,
             failures.append,

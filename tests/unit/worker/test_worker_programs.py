@@ -86,7 +86,7 @@ class Run:
             busy=nullcontext,
             live=SimpleNamespace(begin=lambda step: None),
         )
-        self.steps = Steps(session, self.history, no_models, Artifacts(session, no_models, None))
+        self.steps = Steps(session, self.history, no_models, Artifacts(session, None))
 
     async def say(self, body: Checkpoint) -> None:
         await self.delay()

@@ -9,7 +9,6 @@ import pytest
 from support.worker_bench import bench
 
 from streams.errors import ConfigError
-from streams.serde.codec import COMMAND
 from streams.serde.records import DeclareSchedules
 from streams.worker.app import App
 from streams.worker.handler.context import Context
@@ -103,8 +102,7 @@ def test_a_schedule_needs_a_job_type_and_an_id_of_its_own() -> None:
 async def test_a_worker_sends_all_schedules_to_each_partition_at_its_start() -> None:
     app = app_with_schedules()
     async with bench(app) as at:
-        sent = [s for s in at.transport.sent if s.topic == "jobs.commands"]
-        bodies = [(s.partition, COMMAND.decode(s.value).body) for s in sent]
+        bodies = [(partition, command.body) for partition, command in at.commands()]
         declared = {p: b for p, b in bodies if isinstance(b, DeclareSchedules)}
     assert len(declared) > 1
     assert set(declared.values()) == {DeclareSchedules("support", app.schedules())}

@@ -28,7 +28,7 @@ from streams.telemetry import _name_span
 from streams.testing import Bench as ApplicationBench
 from streams.testing import Call
 
-RUN = "process jobs.work.default"
+RUN = "process link"
 
 
 async def ended_of(handler: Any, **lease: Any) -> Ended:

@@ -65,7 +65,7 @@ async def blocked_handler_seen_by(
         watchdog = Watchdog(
             asyncio.get_running_loop(),
             at.worker.held_leases,
-            at.worker.heartbeater,
+            at.worker.link,
             clock,
             exits.append,
         )
@@ -83,7 +83,7 @@ async def test_the_log_names_the_job_and_the_blocked_line_once(log: Log) -> None
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
         for clock.now in (0.9, 1.5, 2.5):
             watchdog.look()
-        at.worker.heartbeater.beat()
+        at.worker.link.beat()
 
     assert await blocked_handler_seen_by(look, 300) == []
     ((event, fields),) = log.lines
@@ -106,15 +106,17 @@ async def test_the_gauge_grows_while_the_loop_is_blocked(log: Log) -> None:
 
 async def test_a_blocked_worker_keeps_its_leases_and_takes_no_more(log: Log) -> None:
     told: list[Heartbeat] = []
+    offered: list[int] = []
 
     def look(watchdog: Watchdog, clock: Clock, at: Any) -> None:
         for clock.now in (1.0, 2.0):
             watchdog.look()
-        at.worker.heartbeater.beat()
+        at.worker.link.beat()
         told.append(at.heartbeats(0)[-1].body)
+        offered.append(at.owner.limit - at.given)
 
     await blocked_handler_seen_by(look, 300)
-    assert (told[0].free, len(told[0].leases)) == (0, 1)
+    assert (offered[0], len(told[0].leases)) == (0, 1)
     assert log.lines
 
 
@@ -157,7 +159,7 @@ async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
         watchdog = Watchdog(
             asyncio.get_running_loop(),
             at.worker.held_leases,
-            at.worker.heartbeater,
+            at.worker.link,
             clock,
             lambda code: exits.append((clock.now, code)),
         )
@@ -165,7 +167,7 @@ async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
         await at.ended(at.give(timeout_seconds=10))
         await at.idle()
         if waits:
-            held = at.worker.held_leases.take(replace(at.blank(), alone=True), 0)
+            held = at.worker.held_leases.take(replace(at.blank(), alone=True), 0, at.owner)
             assert held is not None
         over.set()
         await left[0]
@@ -188,7 +190,7 @@ async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> Non
         watchdog = Watchdog(
             asyncio.get_running_loop(),
             at.worker.held_leases,
-            at.worker.heartbeater,
+            at.worker.link,
             clock,
             exits.append,
         )
@@ -223,7 +225,7 @@ async def test_a_heavy_job_that_has_all_slots_for_ever_ends_its_worker(log: Log)
     async with bench(app, slots=2) as at:
         clock = Clock()
         loop, worker = asyncio.get_running_loop(), at.worker
-        watchdog = Watchdog(loop, worker.held_leases, worker.heartbeater, clock, exits.append)
+        watchdog = Watchdog(loop, worker.held_leases, worker.link, clock, exits.append)
         at.give(timeout_seconds=10)
         while worker.held_leases.free():
             await asyncio.sleep(0)
@@ -249,7 +251,7 @@ async def test_a_full_worker_that_was_suspended_has_time_to_end_its_runs(log: Lo
         watchdog = Watchdog(
             asyncio.get_running_loop(),
             at.worker.held_leases,
-            at.worker.heartbeater,
+            at.worker.link,
             clock,
             exits.append,
         )
@@ -271,7 +273,7 @@ async def test_a_loop_that_ticks_again_takes_work_again(log: Log) -> None:
     async with bench(App("test"), slots=2) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.held_leases, at.worker.heartbeater, clock
+            asyncio.get_running_loop(), at.worker.held_leases, at.worker.link, clock
         )
         for clock.now in (1.0, 2.0):
             watchdog.look()

@@ -1,63 +1,30 @@
-"""Brings the dispatcher's replies to the runs they are for."""
+"""Brings the replies of owners to the runs they are for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 
-from streams.errors import DecodeError
-from streams.serde.codec import REPLY
-from streams.serde.records import Reply, ReplyKind
+from streams.serde.records import Reply
 from streams.serde.run_ends import CANCELLED
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
-from streams.worker.lease.refusal import refuse
-from streams.worker.transport.contract import Incoming
-from streams.worker.transport.retrying_sender import RetryingSender
-
-Notices = Mapping[ReplyKind, Callable[[Reply], None]]
-"""What is done with a reply that concerns no run, by its kind."""
 
 _REMEMBERED = 10_000
 
 
 class Replies:
-    """The reader's thread delivers here and also handles notices, so these wait for no handler.
+    """Any thread delivers here; everything else happens in the handlers' event loop."""
 
-    Everything else happens in the handlers' event loop.
-    """
-
-    def __init__(
-        self,
-        worker_id: str,
-        partitions: int,
-        sender: RetryingSender,
-        loop: asyncio.AbstractEventLoop,
-        notices: Notices,
-    ) -> None:
-        self._worker_id = worker_id
-        self._partitions = partitions
-        self._sender = sender
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._notices = notices
         self._sessions: dict[tuple[str, int], RunSession] = {}
         self._expected: dict[str, asyncio.Future[Reply]] = {}
         self._early: OrderedDict[tuple[str, int], Reply] = OrderedDict()
 
-    def deliver(self, record: Incoming) -> None:
-        """One record of `jobs.replies`; those for another worker are passed over."""
-        try:
-            reply = REPLY.decode(record.value)
-        except DecodeError as error:
-            refuse(record, error, self._partitions, self._sender)
-            return
-        if reply.worker_id not in ("", self._worker_id):
-            return
-        notice = self._notices.get(reply.kind)
-        if notice is not None:
-            notice(reply)
-        elif not self._loop.is_closed():
+    def deliver(self, reply: Reply) -> None:
+        """Pass on one reply."""
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._route, reply)
 
     def attend(self, session: RunSession) -> None:

@@ -1,0 +1,17 @@
+"""Who a worker is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams.serde.records import Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a worker is: `name` is its instance, and `boot` a UUIDv7 of its process."""
+
+    name: str
+    boot: str
+    pool: str
+    handlers: tuple[Handler, ...]
