@@ -64,15 +64,20 @@ class Release:
         return pod
 
     def roll_out(self) -> None:
-        """Start what is new and stop what is gone, without an order between them."""
+        """Start what is new or changed and stop what is gone, without an order between them."""
         wanted = {pod.name: pod for pod in pods_of(self.node, self.objects)}
         running = {pod.name: pod for pod in self.pods}
+        kept = [
+            pod for name, pod in running.items() if name in wanted and pod.spec == wanted[name].spec
+        ]
+        stays = {pod.name for pod in kept}
         started = [pod.start() for name, pod in wanted.items() if name not in running]
         layout = job_pod(self.node, self.objects, "tide-tidegate-layout").start()
         for name, pod in running.items():
-            if name not in wanted:
+            if name not in stays:
                 assert pod.stop() == 0, pod.log
-        self.pods = [pod for pod in self.pods if pod.name in wanted] + started
+                started += [wanted[name].start()] if name in wanted else []
+        self.pods = kept + started
         while layout.wait() != 0:  # its Job starts it again
             layout.start()
         all_ready(self.pods)

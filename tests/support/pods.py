@@ -38,6 +38,14 @@ class Node:
     secrets: Mapping[str, Mapping[str, bytes]]
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     """Further ConfigMaps, which are not the chart's."""
+    addresses: dict[str, list[str]] = field(default_factory=dict)
+    """Those of the pods of a workload, whose headless Service has its name."""
+
+    def links(self, named: str) -> str:
+        """Where owners of jobs listen, for the address that names their Service."""
+        scheme, _, place = named.partition("://")
+        service, _, port = place.partition(":")
+        return ",".join(f"{scheme}://{address}:{port}" for address in self.addresses[service])
 
     def volume(self, pod: Pod, volume: Resource, objects: list[Resource]) -> Path:
         """The directory of a volume, with its files."""
@@ -176,6 +184,8 @@ class Pod:
         }
         given = {v["name"]: self.node.variable(self, v) for v in container.get("env", [])}
         environment = {name: self._here(value, paths) for name, value in given.items()}
+        if "TIDEGATE_LINK" in given:
+            environment["TIDEGATE_LINK"] = self.node.links(given["TIDEGATE_LINK"])
         command = [*container["command"], *container.get("args", [])]
         with (self.node.directory / f"{self.name}.log").open("ab") as log:
             return subprocess.Popen(
@@ -201,11 +211,14 @@ class Pod:
 def pods_of(node: Node, objects: list[Resource]) -> list[Pod]:
     """All pods of the workloads; Jobs are not among them."""
     owners = of_kind(objects, "Deployment") | of_kind(objects, "StatefulSet")
-    return [
+    pods = [
         Pod(node, owner, ordinal, objects)
         for owner in owners.values()
         for ordinal in range(owner["spec"]["replicas"])
     ]
+    for pod in pods:
+        node.addresses.setdefault(pod.owner["metadata"]["name"], []).append(pod.address)
+    return pods
 
 
 def job_pod(node: Node, objects: list[Resource], name: str) -> Pod:
