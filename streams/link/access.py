@@ -1,4 +1,4 @@
-"""Who may dial the link: tokens with the permission `work`, and perhaps a bootstrap token."""
+"""Admits workers to the link: by tokens with the permission `work`, or by a bootstrap token."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Answering:
         self._open: WeakKeyDictionary[Connection, _Tasks] = WeakKeyDictionary()
 
     def ask(self, connection: Connection, request: Request) -> None:
-        """Answer a request by and by; it replaces an open one of the same number."""
+        """Begin to answer a request; it replaces an open one of the same number."""
         number, own = request.request, self._open.setdefault(connection, {})
         before = own.pop(number, None)
         if before is not None:

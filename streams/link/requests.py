@@ -39,7 +39,7 @@ class Connection(Protocol):
 
     @property
     def worker_id(self) -> str:
-        """Who the worker is, as leases name it."""
+        """The worker's id, as leases name it."""
 
     @property
     def grant(self) -> Grant:

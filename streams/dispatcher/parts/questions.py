@@ -26,7 +26,7 @@ class Questions(Part):
         self._next_at = 0.0
 
     def initiate(self, step: Step) -> Iterator[None]:
-        """Ask now; what is undone is asked again by and by."""
+        """Ask now; a question that is undone is asked again with a later step."""
         if step.monotonic >= self._next_at:
             self._next_at = step.monotonic + _EVERY_SECONDS
             for pool in self.shared.queue.queues:

@@ -1,4 +1,4 @@
-"""Whose turn it is among the partitions of one process that wait for credits of one pool.
+"""Turns of the partitions of one process that wait for credits of one pool.
 
 All partitions of a process share the credits of its workers. Without turns, the partition where a
 job ends would take the credit again and again, and the jobs of the others would wait for ever.

@@ -41,7 +41,7 @@ class Credits:
         self._missing = 0  # to be withheld from those that are given next
 
     def open(self, source: Source) -> None:
-        """A source is there: it gets what no other one has, or by and by its share."""
+        """A source is there: it gets what no other one has, or its share as slots become free."""
         self._begin(source)
         spare, self._spare = self._spare, 0
         for _ in range(spare):

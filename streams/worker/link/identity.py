@@ -1,4 +1,4 @@
-"""Who a worker is."""
+"""The identity with which a worker greets the owners of partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.serde.records import Handler
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a worker is: `name` is its instance, and `boot` a UUIDv7 of its process."""
+    """A worker's identity: `name` is its instance, and `boot` a UUIDv7 of its process."""
 
     name: str
     boot: str

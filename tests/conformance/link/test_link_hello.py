@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -77,12 +79,26 @@ async def test_a_refused_worker_says_nothing_more_and_dials_again_or_ends(
             assert (await play.ended(made)).result == "1"
 
 
+@asynccontextmanager
+async def nobody(port: int) -> AsyncIterator[list[None]]:
+    """Take each connection to a port, note it, and end it at once."""
+    dialed: list[None] = []
+
+    def refuse(_: asyncio.StreamReader, peer: asyncio.StreamWriter) -> None:
+        dialed.append(None)
+        peer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", port):
+        yield dialed
+
+
 async def test_it_dials_an_owner_that_is_not_there_until_it_is(
     linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
     async with playing(linked_worker, tmp_path) as play:
         await play.owner.connected()
         await play.owner.close()
-        await asyncio.sleep(1)
+        async with nobody(play.owner.port) as dialed:
+            await come(lambda: len(dialed) >= 2, "two more attempts")
         await play.owner.open()
         await play.owner.connected()

@@ -88,6 +88,11 @@ class ScriptedOwner:
         self._port = 0
 
     @property
+    def port(self) -> int:
+        """Where it listens, also while it is closed."""
+        return self._port
+
+    @property
     def address(self) -> str:
         return f"ws://127.0.0.1:{self._port}"
 
