@@ -29,6 +29,7 @@ import mmap
 import os
 import signal
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,8 @@ class FaultPoints:
         if self._shared[0] == place[0] and in_flight:
             self._shared[0] = 0
             _PLACE.pack_into(self._shared, _LANDED, *place)
-            os.kill(os.getpid(), self._shared[1])
+            # This thread must go no further: a signal to the whole process may stop it later.
+            signal.pthread_kill(threading.get_ident(), self._shared[1])
 
     def _place(self, at: int) -> ProcessPosition:
         step, in_flight = _PLACE.unpack_from(self._shared, at)
