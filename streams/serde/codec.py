@@ -144,8 +144,6 @@ class Codec(Generic[T]):
 ENVELOPE = Codec("envelope", records.Envelope)
 JOB = Codec("job", records.Job)
 COMMAND = Codec("command", records.Command)
-LEASE = Codec("lease", records.Lease)
-REPLY = Codec("reply", records.Reply)
 LEDGER_ENTRY = Codec("ledger_entry", records.LedgerEntry)
 STEP_RESULT = Codec("step_result", records.StepResult)
 SCHEDULE = Codec("schedule", records.Schedule)

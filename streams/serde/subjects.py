@@ -22,7 +22,6 @@ _OF_TOPIC = {
     "jobs.held": "held",
     "jobs.live": "live",
     "jobs.progress": "progress",
-    "jobs.replies": "reply",
     "jobs.types": "job_types",
     "ledger": "ledger_entry",
     "approvals": "approval",
@@ -43,12 +42,12 @@ _OF_TOPIC = {
     "replays": "replay",
     "bulk": "bulk",
 }
-_WORK, _VALUE = "jobs.work.", "-value"
+_VALUE = "-value"
 
 
 def schema_name(topic: str) -> str | None:
     """The name of the schema of a topic's values; None if they are not Avro."""
-    return "lease" if topic.startswith(_WORK) else _OF_TOPIC.get(topic)
+    return _OF_TOPIC.get(topic)
 
 
 def subject(topic: str, prefix: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from support.dispatching import Desk, ScriptedWorker, envelope
@@ -148,4 +146,4 @@ def test_an_aborted_lease_is_recorded_only_when_it_is_made_again(
         worker.stay(5)
     leases = [lease for lease in desk.leases() if lease.job_id == job_id]
     assert len(found.named(LEASE)) == len(leases) == 1
-    assert replace(leases[0], mac=b"").traceparent is not None
+    assert leases[0].traceparent is not None

@@ -300,7 +300,7 @@ class Held:
     pool: str
     type: str
     tenant_id: str | None
-    reason: Literal["no_worker", "no_pool", "no_topic", "tenant_disabled", "no_slot"]
+    reason: Literal["no_worker", "no_pool", "tenant_disabled", "no_slot"]
     since: int
     jobs: int
     detail: str

@@ -38,7 +38,6 @@ class Lease:
     scheduled_for: int | None = None
     events: tuple[BatchedEvent, ...] = ()
     principal: str = "unknown"
-    mac: bytes = b"\0" * 32
 
 
 ReplyKind = Literal[
@@ -56,12 +55,8 @@ ReplyKind = Literal[
     "denied",
     "made",
     "conflict",
-    "wanted",
-    "who",
-    "no_pool",
 ]
-"""The first fourteen answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
-and `no_pool` says that the worker's pool is not declared."""
+"""Each answers what a run asks for; `lost` and `cancel` also end a run that asks for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ def test_a_tool_that_fails_is_named_and_comes_before_full_slots(
     assert waits(connection, load())["reason"] == "no_slot", "no breaker is declared any more"
 
 
-@pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_topic", "no_slot"])
+@pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_slot"])
 def test_what_is_missing_comes_before_a_turn(connection: sqlite3.Connection, reason: Any) -> None:
     held = Held(
         PARTITION, "default", "draft_reply", None, reason, 1_700_000_000_000, 3, "start one"

@@ -160,7 +160,7 @@ def test_too_little_memory_is_not_the_records_fault(monkeypatch: pytest.MonkeyPa
         codec.HELD.decode(value)
 
 
-_SIZED = {"fingerprint": 16, "payload_hash": 32, "mac": 32}
+_SIZED = {"fingerprint": 16, "payload_hash": 32}
 _SAMPLES = {str: "text", int: 7, float: 0.5, bytes: b"bytes", bool: True}
 
 
