@@ -69,6 +69,8 @@ def _uses(settings: Settings) -> Iterator[tuple[str, Callable[[Iterable[float]],
         yield "kafka_authority", max, _text(pem)
     if settings.egress_ca_file is not None:
         yield "egress_authority", max, _file(settings.egress_ca_file)
+    if settings.link_ca is not None:
+        yield "link_authority", max, _file(settings.link_ca)
 
 
 def _file(path: str | Path) -> Read:

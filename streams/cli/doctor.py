@@ -42,6 +42,13 @@ PoolOption = Annotated[
     str,
     typer.Option(help="With `--stage worker`: the pool whose jobs it takes.", metavar="NAME"),
 ]
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With `--stage worker`: its application, whose job types the token must allow.",
+        metavar="MODULE:ATTRIBUTE",
+    ),
+]
 UrlOption = Annotated[
     str | None,
     typer.Option(help="The operator's API.  [default: that of `tidegate dev`]", metavar="URL"),
@@ -51,6 +58,7 @@ UrlOption = Annotated[
 def doctor(
     stage: StageOption = None,
     pool: PoolOption = "default",
+    app: AppOption = None,
     url: UrlOption = None,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
@@ -61,26 +69,31 @@ def doctor(
 
     It changes nothing, and needs only rights to describe, and to read `tenants` if a vault key is
     set. In a pod it has the settings of that pod: `--stage` then adds the keys and rights that this
-    stage needs. It takes 20 s at most.
+    stage needs. It takes 20 s at most. For `--stage worker` it asks nothing of Kafka: it dials the
+    owners of partitions as that worker would, and becomes none.
 
-    Exit code 0: nothing fails, there may be warnings; 3: something fails; 1: no broker answers; 2:
-    a setting is not valid.
+    Exit code 0: nothing fails, there may be warnings; 3: something fails; 1: no broker answers, or
+    no owner for a worker; 2: a setting is not valid.
 
     Example: tidegate doctor --data-dir .tidegate
 
     Example: tidegate doctor --bootstrap kafka-1:9092 --stage pipeline --json
+
+    Example: tidegate doctor --stage worker --pool default --app shop.jobs:app
     """
     if stage is not None and stage not in STAGES:
         raise typer.BadParameter(f"name one of {', '.join(STAGES)}", param_hint="--stage")
     if pool != "default" and stage != "worker":
         raise typer.BadParameter("give --stage worker, too", param_hint="--pool")
+    if app is not None and stage != "worker":
+        raise typer.BadParameter("give --stage worker, too", param_hint="--app")
 
     def look() -> Report | ConfigError:
         try:
             settings = found_settings(topology, bootstrap, data_dir)
         except ConfigError as error:
             return error
-        return examine(subject(settings, stage, url, pool))
+        return examine(subject(settings, stage, url, pool, app))
 
     with _busy():
         found = Look("the doctor", look, seconds=_MOST_SECONDS).seen()

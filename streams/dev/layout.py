@@ -121,6 +121,11 @@ def held(placed: tuple[Member, ...]) -> Iterator[None]:
         yield
 
 
+def owners(placed: tuple[Member, ...]) -> list[str]:
+    """Where the owners of jobs listen for workers."""
+    return [f"ws://{HOST}:{member.link_port}" for member in placed if member.link_port]
+
+
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 _INSIDE = ("TIDEGATE_BOOTSTRAP", "TIDEGATE_KAFKA_", "TIDEGATE_VAULT_", "TIDEGATE_TOPIC_PREFIX")
 """How the variables begin that workers are not given."""
@@ -148,8 +153,8 @@ def waves(
     `env` is the environment of each, with `ingress_env` for ingresses; the admin token goes to the
     operator and to analytics alone.
     """
-    owners = ",".join(f"ws://{HOST}:{m.link_port}" for m in placed if m.link_port)
-    own = {"ingress": {**env, **ingress_env}, "worker": {**outside(env), "TIDEGATE_LINK": owners}}
+    dialed = {"TIDEGATE_LINK": ",".join(owners(placed))}
+    own = {"ingress": {**env, **ingress_env}, "worker": {**outside(env), **dialed}}
     return [
         [
             process_spec(m, settings, app, own.get(m.stage, env))

@@ -20,7 +20,16 @@ from streams.dev.broker import SupervisedBroker
 from streams.dev.credentials import Credentials, credentials
 from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.gateway import Front, serve
-from streams.dev.layout import Layout, Member, environment, held, members, public_address, waves
+from streams.dev.layout import (
+    Layout,
+    Member,
+    environment,
+    held,
+    members,
+    owners,
+    public_address,
+    waves,
+)
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.dev_state import read_state
@@ -189,6 +198,7 @@ class Pipeline:
             "topology": self.settings.topology and str(self.settings.topology.absolute()),
             "topic_prefix": self.settings.topic_prefix,
             "broker_pid": self.broker.pid if self.broker else None,
+            "link": owners(self.members),
             "processes": [
                 {
                     "name": member.name,

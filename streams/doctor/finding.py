@@ -13,6 +13,7 @@ Status = Literal["ok", "warn", "fail", "skipped"]
 AREAS = (
     "settings",
     "versions",
+    "link",
     "cluster",
     "topics",
     "rights",
@@ -75,7 +76,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings in the order of the areas; `reached` says whether any broker answered."""
+    """All findings in the order of the areas.
+
+    `reached` says whether any broker answered, or, for a worker, any owner of partitions.
+    """
 
     findings: tuple[Finding, ...]
     reached: bool = True
@@ -86,7 +90,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing fails; 3: something does; 1: no broker answered."""
+        """0: nothing fails; 3: something does; 1: none was reached."""
         if not self.reached:
             return 1
         return 3 if self.counts["fail"] else 0

@@ -179,7 +179,7 @@ def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Fi
     wanted = rights_of(stage or "", topology, prefix)
     acls = subject.commands.on_topology("topology", "describe", "--acls")
     if not wanted:
-        yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage, acls)
+        yield rights.unknown(stage, acls)
         return
     yield from judged(rights.TOPICS, partial(rights.of_topics, wanted, acls), seen.topics)
     yield from judged(rights.GROUPS, partial(rights.of_groups, wanted, prefix, acls), seen.groups)

@@ -17,6 +17,7 @@ from streams.doctor.cluster_view import read_metadata
 from streams.doctor.disk import DiskSeen
 from streams.doctor.finding import Finding, Report, Unseen, report
 from streams.doctor.looking import ANSWER_SECONDS, Look, judged
+from streams.doctor.of_worker import examine_worker
 from streams.doctor.on_kafka import on_kafka, unreached
 from streams.doctor.operator_view import OperatorSeen, read_operator
 from streams.doctor.subject import Subject
@@ -26,6 +27,8 @@ from streams.topology.model import FUSED
 
 def examine(subject: Subject) -> Report:
     """Look at everything, and say what is wrong."""
+    if subject.stage == "worker":
+        return examine_worker(subject)
     settings = subject.settings
     directory = Look("the state directory", partial(disk.look, settings.data_dir))
     installed = Look("the installed packages", versions.look)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -25,7 +26,7 @@ class Subject:
 
     `embedded` is the version of the brokers if `tidegate` started them. `url` is the operator's
     address, if one is known, and `commands` writes the remedies. `stage` narrows the look to what
-    this process needs, and `pool` to that of its workers.
+    this process needs, `pool` to that of its workers, and `app` names their application.
     """
 
     settings: Settings
@@ -35,6 +36,7 @@ class Subject:
     pool: str = "default"
     url: str | None = None
     embedded: str | None = None
+    app: str | None = None
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -43,20 +45,25 @@ class Subject:
 
 
 def subject(
-    settings: Settings, stage: str | None, url: str | None, pool: str = "default"
+    settings: Settings,
+    stage: str | None,
+    url: str | None,
+    pool: str = "default",
+    app: str | None = None,
 ) -> Subject:
     """The subject of these settings, as a `dev` on their data directory completes them."""
     running = read_state(settings.data_dir)
     address = url or running.get("url")
     of_dev = running if running.get("bootstrap") == settings.bootstrap else {}
     return Subject(
-        _as_dev_has(settings) if running else settings,
+        _as_dev_has(settings, running) if running else settings,
         _topology(settings.topology),
         Commands(settings, url, of_dev),
         stage,
         pool,
         address if isinstance(address, str) else None,
         _embedded(settings),
+        app,
     )
 
 
@@ -67,12 +74,16 @@ def _topology(overlay: Path | None) -> Checked | ConfigError:
         return error
 
 
-def _as_dev_has(settings: Settings) -> Settings:
-    """With the keys and the token that `dev` keeps in its directory, where none are set."""
+def _as_dev_has(settings: Settings, running: Mapping[str, Any]) -> Settings:
+    """With the addresses, keys and tokens of a `dev` in its directory, where none are set."""
     keys = settings.data_dir / "keys"
     found: dict[str, object] = {}
     if not settings.vault_key_file and not settings.vault_keys and _kept(keys / "vault.key"):
         found["vault_key_file"] = (keys / "vault.key",)
+    if not settings.link and isinstance(running.get("link"), list):
+        found["link"] = tuple(map(str, running["link"]))
+    if settings.link_token is None and settings.link_token_file is None:
+        found["link_token_file"] = keys / "link.token"
     if settings.admin_token is None:
         with suppress(OSError, ValueError):  # a damaged file is no token
             token = (settings.data_dir / "admin.token").read_text().strip()
@@ -102,8 +113,11 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for name, value in settings.kafka.items():
         if any(part in name for part in _SECRET_NAMES):
             yield value
-    for kept in (settings.admin_token, settings.vault_keys):
+    for kept in (settings.admin_token, settings.vault_keys, settings.link_token):
         if kept is not None:
             yield from kept.get_secret_value().split(",")
     if settings.egress_proxy:
         yield settings.egress_proxy
+    if settings.link_token_file is not None:
+        with suppress(OSError, ValueError):
+            yield settings.link_token_file.read_text().strip()

@@ -227,6 +227,10 @@ class Owner:
         if refused is not None:
             self._refuse(peer, refused)
             return
+        if hello.check:
+            peer.say(welcome(worker_id(hello, peer.grant), self.terms, self._owned))
+            self._end(peer)
+            return
         peer.hello, peer.name = hello, name_of(hello, peer.grant)
         peer.worker_id = worker_id(hello, peer.grant)
         if self._make_place(peer.name, hello.boot):

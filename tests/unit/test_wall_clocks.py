@@ -96,6 +96,7 @@ READ_IN = {
     "streams/tracing/steps.py": "when a step began and ended: shown",
     "streams/doctor/clock_view.py": "this machine's clock, which is judged against the broker's",
     "streams/doctor/group_view.py": "since when an input is not read: shown",
+    "streams/doctor/of_worker.py": "how long a certificate still lasts: shown",
     "streams/doctor/run.py": "how long a certificate still lasts: shown",
     "streams/dispatcher/lease_spans.py": "when a lease was sent: shown",
     "ingress/receive/request_span.py": "when a request began: shown",

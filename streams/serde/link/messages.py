@@ -34,6 +34,7 @@ class Hello(Message, frozen=True, tag="hello"):
 
     `name` is the instance's, and `boot` a UUIDv7 of the process: a later boot takes the place of an
     earlier one of the same name. `slots` is how many leases it takes at most, from all owners.
+    With `check`, the owner says only whether it would take the worker, and closes the connection.
     """
 
     version: int
@@ -42,6 +43,7 @@ class Hello(Message, frozen=True, tag="hello"):
     pool: str
     slots: int
     handlers: tuple[Handler, ...]
+    check: bool = False
 
 
 class Beat(Message, frozen=True, tag="beat"):

@@ -42,7 +42,7 @@ class Dialer:
     ) -> None:
         self._addresses = addresses
         self._token = token
-        self._tls = _tls(ca_file)
+        self._tls = tls_of(ca_file)
         self._thread: DaemonThread | None = None
         self._closed = threading.Event()
 
@@ -93,7 +93,12 @@ class Dialer:
         return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
+def tls_of(ca_file: Path | None) -> ssl.SSLContext:
+    """What believes the authorities of a file, or those of the system.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
