@@ -72,13 +72,14 @@ async def running(
     host: str,
     port: int,
     tls: ssl.SSLContext | None = None,
+    site: type[web.TCPSite] = web.TCPSite,
     **options: Any,
 ) -> AsyncIterator[web.AppRunner]:
-    """Do as `served` does; gives what runs the application."""
+    """Do as `served` does, at a site of this type; gives what runs the application."""
     runner = web.AppRunner(app, access_log=None, logger=SERVER_LOG, **options)
     await runner.setup()
     try:
-        await listen_on(web.TCPSite(runner, host, port, ssl_context=tls), host, port)
+        await listen_on(site(runner, host, port, ssl_context=tls), host, port)
         yield runner
     finally:
         await runner.cleanup()

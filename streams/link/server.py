@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from streams.link.access import NotAdmitted
 from streams.link.grant import Grant
+from streams.link.handshakes import BoundedSite
 from streams.link.listening import Listening
 from streams.link.owner import Owner
 from streams.link.requests import Answers
@@ -132,7 +133,7 @@ class LinkServer:
 
     async def _run(self, services: Services) -> None:
         app, place = web.Application(), self._place
-        app.router.add_get(PATH, partial(self._asked, services))
+        app.router.add_get(PATH, partial(self._connect, services))
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         self._end = partial(loop.call_soon_threadsafe, ending.set)
         tls = served_tls(place.certificate, place.key, "TIDEGATE_LINK", "link_server")
@@ -140,7 +141,7 @@ class LinkServer:
         try:
             async with (
                 tls as context,
-                running(app, place.host, place.port, context, **times) as runner,
+                running(app, place.host, place.port, context, BoundedSite, **times) as runner,
             ):
                 port = runner.addresses[0][1]
                 _tell(place.host, port, encrypted=context is not None)
@@ -156,15 +157,17 @@ class LinkServer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), _LOOK_SECONDS)
             self.link.check()
-            if runner.server is not None:
-                self._strangers.end(each.transport for each in runner.server.connections)
+            self._strangers.end(self._without_hello(runner))
             for connection in list(self._connections):
                 if not access.is_valid(connection.grant):
                     connection.refuse(_REVOKED)
 
-    async def _asked(self, services: Services, request: web.Request) -> web.WebSocketResponse:
-        with self._strangers.asks(request.transport):
-            return await self._connect(services, request)
+    def _without_hello(self, runner: web.AppRunner) -> Iterator[asyncio.Transport]:
+        greeted = {each.transport for each in self._connections if each.greeted}
+        for connection in () if runner.server is None else runner.server.connections:
+            transport = connection.transport
+            if transport is not None and transport not in greeted:
+                yield transport
 
     async def _connect(self, services: Services, request: web.Request) -> web.WebSocketResponse:
         given = request.headers.get("Authorization")

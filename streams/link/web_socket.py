@@ -37,7 +37,7 @@ class WebSocket:
     ) -> None:
         self._owner = owner
         self._socket = socket
-        self._transport = transport
+        self.transport = transport
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._is_waking = False
@@ -46,6 +46,11 @@ class WebSocket:
     @property
     def worker_id(self) -> str:
         return self._peer.worker_id
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a worker has said hello that the owner takes."""
+        return self._peer.hello is not None
 
     @property
     def grant(self) -> Grant:
@@ -113,8 +118,8 @@ class WebSocket:
                 await writing
                 await self._socket.close()
         except OSError:  # a TimeoutError is one
-            if self._transport is not None:
-                self._transport.abort()
+            if self.transport is not None:
+                self.transport.abort()
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         """Wait until something is so, or the connection has ended."""

@@ -9,21 +9,27 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from aiohttp import WSMsgType
+from aiohttp import ClientError, WSMsgType
 from support.certificates import self_signed
 from support.link_services import Client, InMemory, Tokens, dialed, serving
 from support.linked_workers import NOW, Partitions, hello, order, spoken, to
 
 from streams.errors import ConfigError
+from streams.link import handshakes, strangers, web_socket
 from streams.link import server as module
-from streams.link import strangers, web_socket
 from streams.link.grant import Grant
 from streams.link.listening import Listening, listening
 from streams.link.peer import MOST_WAITING
 from streams.link.server import LinkServer
 from streams.runtime.processor import Record
-from streams.serde.link.messages import Acked, Body, Done, Refused, Wanted, Welcome
+from streams.serde.link.messages import Acked, Body, Done, FromOwner, Refused, Wanted, Welcome
 from streams.settings import Settings
+
+UPGRADE = (
+    b"GET /v1/link HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+ADMITTED = UPGRADE + b"Authorization: Bearer t\r\n\r\n"
 
 
 @pytest.fixture
@@ -100,20 +106,17 @@ async def test_a_peer_without_a_token_takes_neither_time_nor_memory(
     """It neither closes its end, nor is what it sends kept until it does."""
     monkeypatch.setattr(module, "_REFUSED_SECONDS", seconds)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    upgrade = (
-        "GET /v1/link HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
     binary = b"\x82\xff" + size.to_bytes(8, "big") + bytes(4 + size)
-    writer.write(upgrade.encode() + (binary if size else b""))
+    writer.write(UPGRADE + b"\r\n" + (binary if size else b""))
     async with asyncio.timeout(8):
         told = await reader.read()
     assert b'"refused"' in told
     writer.close()
 
 
-async def test_a_connection_over_which_nothing_is_asked_is_ended(
-    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asked", [b"", ADMITTED], ids=["nothing", "no hello"])
+async def test_a_connection_without_a_hello_is_ended(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch, asked: bytes
 ) -> None:
     """Descriptors of this process are for its stores."""
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
@@ -121,14 +124,85 @@ async def test_a_connection_over_which_nothing_is_asked_is_ended(
         async with dialed(server.port) as worker:
             await worker.send(hello("w1"))
             assert isinstance(await worker.next(), Welcome)
-            monkeypatch.setattr(strangers, "ASK_SECONDS", 0.0)
+            monkeypatch.setattr(strangers, "HELLO_SECONDS", 0.0)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(asked)
             async with asyncio.timeout(8):
                 with suppress(ConnectionError):
-                    assert await reader.read() == b""
+                    await reader.read()
             writer.close()
             await worker.send(order(1, 1))
             await eventually(lambda: len(partitions.taken()) == 1)
+
+
+async def test_the_newest_of_too_many_connections_without_a_hello_are_ended(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(strangers, "HELLO_SECONDS", 600.0)
+    monkeypatch.setattr(strangers, "MOST", 1)
+    with serving(partitions.owner) as server:
+        async with dialed(server.port) as first:
+            async with dialed(server.port) as second:
+                with suppress(ConnectionError):
+                    assert await second.next() is None
+            await first.send(hello("w1"))
+            assert isinstance(await first.next(), Welcome)
+
+
+@pytest.fixture
+def tls_place(tmp_path: Path) -> Listening:
+    return Listening("127.0.0.1", 0, self_signed(tmp_path, "127.0.0.1"))
+
+
+def trusting(place: Listening) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=place.certificate)
+    context.check_hostname = False
+    return context
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "slow"])
+async def test_a_tls_handshake_has_seconds(
+    partitions: Partitions, tls_place: Listening, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """asyncio would wait for a minute."""
+    monkeypatch.setattr(handshakes, "SECONDS", 0.05)
+    with serving(partitions.owner, InMemory(), tls_place) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        async with asyncio.timeout(8):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_no_more_tls_handshakes_are_under_way_than_may_be(
+    partitions: Partitions, tls_place: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dials meanwhile is served once one of them has ended."""
+    monkeypatch.setattr(handshakes, "MOST", 2)
+    monkeypatch.setattr(handshakes, "SECONDS", 600.0)
+    with serving(partitions.owner, InMemory(), tls_place) as server:
+        held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        async with asyncio.timeout(8):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+        for _, each in held:
+            each.transport.abort()
+        async with asyncio.timeout(20):
+            assert isinstance(await _welcome(server.port, trusting(tls_place)), Welcome)
+
+
+async def _welcome(port: int, tls: ssl.SSLContext) -> FromOwner | None:
+    while True:
+        try:
+            async with dialed(port, tls=tls) as worker:
+                await worker.send(hello("w1"))
+                return await worker.next()
+        except ClientError:  # those that are gone are not forgotten yet
+            await asyncio.sleep(0.01)
 
 
 async def test_a_revoked_token_ends_its_connection_and_no_other(
@@ -245,13 +319,9 @@ async def test_a_place_that_is_taken_is_told(partitions: Partitions, server: Lin
     other.stop()
 
 
-async def test_the_link_is_served_over_tls(partitions: Partitions, tmp_path: Path) -> None:
-    pem = self_signed(tmp_path, "127.0.0.1")
-    context = ssl.create_default_context(cafile=pem)
-    context.check_hostname = False
-    place = Listening("127.0.0.1", 0, pem)
-    with serving(partitions.owner, InMemory(), place) as running:
-        async with dialed(running.port, tls=context) as worker:
+async def test_the_link_is_served_over_tls(partitions: Partitions, tls_place: Listening) -> None:
+    with serving(partitions.owner, InMemory(), tls_place) as running:
+        async with dialed(running.port, tls=trusting(tls_place)) as worker:
             await worker.send(hello("w1"))
             assert isinstance(await worker.next(), Welcome)
 
