@@ -11,7 +11,7 @@ from streams.runtime.link import LINK
 from streams.runtime.processor import Record
 from streams.serde.link import commands
 from streams.serde.link.messages import Answer
-from streams.serde.records import Command, Ended, Heartbeat, Outcome, Reply
+from streams.serde.records import Command, Ended, Outcome, Reply
 from streams.serde.run_ends import SUCCEEDED
 
 
@@ -54,7 +54,10 @@ def refuse(step: Step, record: Record, poison: PoisonRecord) -> None:
 
 
 def may_wait(record: Record) -> bool:
-    """Whether a command reports what no worker waits to have acknowledged."""
+    """Whether a command reports what no worker waits to have acknowledged.
+
+    A heartbeat may not: it says what its worker has got over the connection that there is now.
+    """
     if record.topic != LINK:
         return False
     try:
@@ -63,7 +66,7 @@ def may_wait(record: Record) -> bool:
         return False
     if isinstance(body, Ended):
         return body.status == SUCCEEDED
-    return isinstance(body, Heartbeat | Outcome)
+    return isinstance(body, Outcome)
 
 
 def _command(record: Record) -> Command:

@@ -64,18 +64,12 @@ class Inboxes:
             peer.waiting_bytes += len(waiting.value)
 
     def drop(self, partitions: Collection[int]) -> None:
-        """Forget the commands of partitions, and note which connections lost some."""
-        for key, waiting in list(self._in_flight.items()):
-            if waiting.partition in partitions:
-                waiting.peer.holes.add(waiting.partition)
-                del self._in_flight[key]
+        """Forget the commands of partitions."""
+        in_flight = self._in_flight.items()
+        self._in_flight = {key: w for key, w in in_flight if w.partition not in partitions}
         for peer in self._turns:
-            lost = {each.partition for each in peer.waiting} & set(partitions)
-            peer.holes |= lost
-            if lost:
-                kept = [each for each in peer.waiting if each.partition not in lost]
-                peer.waiting = deque(kept)
-                peer.waiting_bytes = sum(len(each.value) for each in kept)
+            peer.waiting = deque(w for w in peer.waiting if w.partition not in partitions)
+            peer.waiting_bytes = sum(len(each.value) for each in peer.waiting)
         self._turns = deque(peer for peer in self._turns if peer.waiting)
 
     def forget(self, peer: Peer) -> None:

@@ -3,9 +3,11 @@
 It knows no sockets, threads or clock of its own. Two threads call it: that of the server, which
 reads and writes the connections, and that of the stage, whose calls are those of `runtime.link`.
 
-An acknowledgement says that a command is committed, and all before it on its connection. So a
-connection of which commands for a partition were dropped is cut before it is told that the
-partition is owned again: otherwise the acknowledgement of a later command would count for them.
+What a worker said of a partition may still be on its way when the partition comes back to this
+process. So a connection that was told of the partition before is cut before it would be told of it
+again: then all that comes was said to the present owner. Otherwise an old heartbeat would pass for
+the worker's introduction, and a lease that it got since would be given to another worker; and the
+acknowledgement of a later command would count for those that were dropped.
 """
 
 from __future__ import annotations
@@ -191,7 +193,8 @@ class Owner:
             self._owned = new
             self._inboxes.drop(ended)
             for peer in list(self._connected.values()):
-                if begun.isdisjoint(peer.holes):
+                peer.lost |= ended
+                if begun.isdisjoint(peer.lost):
                     self._send(peer, encoded(Owned(tuple(sorted(new)))))
                 else:
                     self._end(peer)
@@ -268,7 +271,7 @@ class Owner:
         elif order.partition in self._owned:
             self._inboxes.add(Waiting(peer, order.partition, order.number, value))
         else:
-            peer.holes.add(order.partition)
+            peer.lost.add(order.partition)
 
     def _send(self, peer: Peer, message: bytes) -> None:
         peer.send(message)

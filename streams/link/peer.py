@@ -22,7 +22,8 @@ class Peer:
     """One connection; the owner's lock guards it.
 
     `ready` only wakes the thread of the server, which then looks at `Owner.outgoing`, `full` and
-    `ended`. `holes` are the partitions of which commands were dropped.
+    `ended`. `lost` are the partitions that this process has lost since the connection was told of
+    them, or spoke of them.
     """
 
     def __init__(self, grant: Grant, ready: Callable[[], object], now: float) -> None:
@@ -33,7 +34,7 @@ class Peer:
         self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
         self.outgoing = Outgoing()
-        self.holes: set[int] = set()
+        self.lost: set[int] = set()
         self.ended = False
         self.replaced = False
         self._ready = ready

@@ -89,7 +89,8 @@ class Effects:
         # No repetition of a claim may follow the word that it is not begun.
         copies = yield from ask(self._run, claim, lambda: self._reply, lambda: self._claim is claim)
         assert self._reply is not None
-        if self._reply.kind in ("busy", "full") and copies > 1:  # another copy may be granted later
+        over, again = self._reply.kind in ("cancel", "lost"), self._reply.kind in ("busy", "full")
+        if over or (again and copies > 1):  # another copy may be granted, too
             self._withdraw(claim, None)
         return self._reply
 

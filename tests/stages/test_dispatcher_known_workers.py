@@ -120,6 +120,21 @@ def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_
     assert (again.worker_id, again.epoch) == ("w1/b1", 2)
 
 
+def test_a_heartbeat_of_a_worker_that_is_not_heard_yet_extends_its_leases(desk: Desk) -> None:
+    """It is acknowledged, so its worker counts on it."""
+    ScriptedWorker(desk, "w1/b2").heartbeat()
+    after = ScriptedWorker(desk, "w1/b1")
+    after.heartbeat()
+    job_id = desk.event("t1")
+    desk.driver.advance(10)
+    after.heartbeat(desk.lease(job_id))
+    desk.driver.advance(29)
+    assert desk.job(job_id).epoch == 1
+    assert desk.job(job_id).status == "running"
+    desk.driver.advance(1.5)
+    assert desk.job(job_id).status == "scheduled"
+
+
 def test_a_worker_whose_clock_is_behind_is_not_heard_while_its_predecessor_is_connected(
     desk: Desk,
 ) -> None:

@@ -267,6 +267,19 @@ def test_a_lease_that_was_sent_over_a_broken_connection_is_given_anew(
     assert [lease.job_id for lease in desk.leases()] == [job_id] * 2
 
 
+def test_a_heartbeat_of_a_connection_that_has_ended_gives_no_lease_anew(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """It was sent before the lease was read, over the connection that brought the lease."""
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.lose_connection()
+    worker.lists()
+    ScriptedWorker(desk, "w2/b1").heartbeat()
+    worker.heartbeat(desk.lease(job_id))
+    assert [lease.job_id for lease in desk.leases()] == [job_id]
+
+
 def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
     desk: Desk, worker: ScriptedWorker
 ) -> None:

@@ -47,15 +47,17 @@ export class Run {
       const outcome = (status: string, error: string | null, result: string | null = null, blames_tool = false) =>
         this.say("outcome", { ...about, status, error, result, blames_tool },
                  () => this.expiresAt() + (status === "unknown" ? 0 : 600));
+      const withdraw = (repeat: boolean) => outcome(repeat ? "unknown" : "failed", "the run ended before it began");
       let reply: Json, value: unknown, result: string | null = null;
       try {
         reply = await this.ask("claim", { ...about, digest: digest(args), key_lifetime_ms: keyLifetime * 1000 });
         if (reply.kind === "granted") this.check();
       } catch (error) { // it may be granted all the same
-        outcome((reply ? reply.repeat : keyLifetime > 0) ? "unknown" : "failed", "the run ended before it began");
+        withdraw(reply ? reply.repeat : keyLifetime > 0);
         throw error;
       }
       if (reply.kind === "done") return JSON.parse(reply.result ?? "null");
+      if (["cancel", "lost"].includes(reply.kind)) withdraw(keyLifetime > 0); // another copy may be granted
       if (reply.kind !== "granted") throw this.turnedDown(reply, about.action);
       try {
         value = await work(reply.idempotency_key);

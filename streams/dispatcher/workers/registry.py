@@ -42,11 +42,11 @@ class WorkerRegistry:
 
         This process has taken their place (see `Incumbents`), so their leases are over.
         """
+        for lease in self.listed(worker_id, heartbeat):
+            lease.ends_at = now + self._term  # also for one that is not heard: it counts so, too
         newest = self._boots.newest(worker_id)
         if not self._boots.heard(worker_id, now, lives=self.roster.get(newest) is not None):
             return []
-        for lease in self.listed(worker_id, heartbeat):
-            lease.ends_at = now + self._term
         boots = self.leases.boots(split_worker(worker_id)[0])
         others = [other for other in boots if other != worker_id]
         return [lease for other in others for lease in self.leases.of(other)]
@@ -64,10 +64,13 @@ class WorkerRegistry:
         """The leases of a heartbeat's sender that it never got.
 
         They went out over an earlier connection, or from an earlier owner, and the worker, which
-        speaks over another one now, has never listed them.
+        speaks over another one now, has never listed them. One that is not connected now may have
+        sent this heartbeat before it read them.
         """
         listed = {(held.job_id, held.epoch) for held in heartbeat.leases}
         present = self.roster.get(worker_id)
+        if present is None:
+            return []
         return [
             lease
             for lease in self.leases.of(worker_id)

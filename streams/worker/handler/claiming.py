@@ -24,6 +24,8 @@ from streams.worker.link.contract import NEVER
 from streams.worker.link.replies import Replies
 from streams.worker.middleware.contract import EffectCall
 
+_OVER = ("cancel", "lost")
+"""The answer to a copy of a claim whose run is over: an earlier copy may have been granted."""
 _NO_FOR_NOW = ("busy", "held", "full", "approval", "denied", "refused")
 """Another call, a person who approves or a new topology may change these answers before a copy is
 read."""
@@ -96,8 +98,8 @@ class Claims:
             if copies:
                 self.withdraw(claim, None if answer.cancelled() else answer.result())
             raise
-        if reply.kind in _NO_FOR_NOW and copies > 1:
-            self.withdraw(claim, None)  # another copy may be granted later
+        if reply.kind in _OVER or (reply.kind in _NO_FOR_NOW and copies > 1):
+            self.withdraw(claim, None)  # another copy may be granted, too
         return reply
 
     def withdraw(self, claim: Claim, reply: Reply | None) -> None:

@@ -80,7 +80,7 @@ def copies_under_their_former_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         return waiting.order
 
     monkeypatch.setattr(Outbox, "put", put)
-    monkeypatch.setattr(Peer, "holes", property(lambda _: set(), lambda *_: None), raising=False)
+    monkeypatch.setattr(Peer, "lost", property(lambda _: set(), lambda *_: None), raising=False)
 
 
 def an_abort_that_turns_the_order_around(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,19 +105,30 @@ def test_nothing_is_known_of_commands_in_flight_when_the_outcome_of_a_commit_is_
     assert connection.receive() == [Owned(())]
 
 
-def test_a_connection_that_lost_a_command_is_cut_before_the_partition_is_announced_again(
+def test_a_connection_is_cut_before_a_partition_of_before_is_announced_again(
+    partitions: Partitions,
+) -> None:
+    """What was said to this process or another one before is not taken for news."""
+    before, _ = partitions.welcomed("w1")
+    partitions.owner.owned([1])
+    later, _ = partitions.welcomed("w2")
+    partitions.owner.owned([0, 1])
+    before.send(order(0, 1, "heartbeat"))
+    assert partitions.taken() == []
+    assert (before.ended, later.ended) == (True, False)
+    assert owned(later.receive()) == [(0, 1)]
+
+
+def test_a_connection_of_which_a_command_was_dropped_is_cut_before_its_partition_comes(
     partitions: Partitions,
 ) -> None:
     """Otherwise the acknowledgement of the second command would count for the first one."""
-    lossy, _ = partitions.welcomed("w1")
-    whole, _ = partitions.welcomed("w2")
-    partitions.owner.owned([1])
-    lossy.send(order(0, 1))
-    partitions.owner.owned([0, 1])
-    lossy.send(order(0, 2))
+    connection, _ = partitions.welcomed()
+    connection.send(order(5, 1))
+    partitions.owner.owned([0, 1, 2, 5])
+    connection.send(order(5, 2))
     assert partitions.taken() == []
-    assert (lossy.ended, whole.ended) == (True, False)
-    assert owned(whole.receive()) == [(1,), (0, 1)]
+    assert connection.ended
 
 
 def test_what_crosses_the_news_of_a_lost_partition_is_no_harm_elsewhere(

@@ -213,6 +213,26 @@ async def test_an_effect_cancelled_while_it_is_claimed_is_withdrawn(tool: str, s
     assert (outcome.status, outcome.claim_id, called.calls) == (status, claim.claim_id, [])
 
 
+@pytest.mark.parametrize("answer", ["cancel", "lost"])
+@pytest.mark.parametrize(("tool", "status"), [("refund", "failed"), ("email:send", "unknown")])
+async def test_a_claim_of_a_run_that_is_over_is_withdrawn(
+    answer: str, tool: str, status: str
+) -> None:
+    """An earlier copy of it may have been granted, and that answer is lost."""
+    app, called = App("test"), Tool()
+    app.tool("email:send", key_lifetime=60)
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect(tool, called, key="k")
+
+    async with bench(app, answer=lambda _: {"kind": answer}) as at:
+        at.give()
+        (outcome,) = await at.until(lambda: at.bodies(Outcome), "an outcome")
+        (claim,) = at.bodies(Claim)
+    assert (outcome.status, outcome.claim_id, called.calls) == (status, claim.claim_id, [])
+
+
 async def test_a_repetition_that_was_not_done_leaves_the_first_call_unknown() -> None:
     tool = Tool(error=TransientError("503"))
     ended, at = await outcome_of(

@@ -168,7 +168,7 @@ async def test_a_review_in_a_task_of_the_handlers_own_ends_the_run_too() -> None
     assert ended.status == "review"
 
 
-async def test_a_lost_claim_raises_lease_lost_and_nothing_is_said() -> None:
+async def test_a_lost_claim_raises_lease_lost_and_is_withdrawn_alone() -> None:
     app, seen = App("test"), asyncio.Event()
 
     @app.job("job")
@@ -182,7 +182,8 @@ async def test_a_lost_claim_raises_lease_lost_and_nothing_is_said() -> None:
         at.give()
         await seen.wait()
         await at.idle()
-        assert not at.bodies(Ended) + at.bodies(Outcome) + at.bodies(Checkpoint)
+        assert not at.bodies(Ended) + at.bodies(Checkpoint)
+        assert [outcome.status for outcome in at.bodies(Outcome)] == ["failed"]
 
 
 async def test_a_claim_is_repeated_with_its_id_until_it_is_answered(
