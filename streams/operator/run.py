@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -68,6 +67,7 @@ from streams.operator.broker_view import broker_view
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.metrics import ReadModelCollector
 from streams.probe_routes import probe_routes, served
+from streams.process.garbage import collect_seldom
 from streams.process.shutdown import ProcessEnd
 from streams.process.wall_clock import wall_ms
 from streams.served_tls import served_tls
@@ -96,9 +96,7 @@ def run(settings: Settings, topology: Topology, admissions: Admissions) -> None:
             declared number of partitions.
         StageFailed: a thread that the answers depend on has failed.
     """
-    # A search of all modules for garbage would hold up every stream for a tenth of a second.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
+    collect_seldom(_COLLECT_AFTER)
     uvloop.run(_serve(settings, topology, admissions))
 
 

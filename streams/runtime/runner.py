@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import structlog
 
 from streams import telemetry
 from streams.errors import Fenced, StageFailed
+from streams.process.garbage import collect_seldom
 from streams.runtime.link import LinkService
 from streams.runtime.loop import StageLoop, nothing_outside
 from streams.runtime.producer_calls import Stopped
@@ -53,8 +53,7 @@ def run_stage(
     signal.signal(signal.SIGTERM, stopped)
     signal.signal(signal.SIGINT, stopped)
     # A batch is thousands of tuples that live for one step: a collection every 700 took a third.
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    collect_seldom(100_000, 20, 20)
     loop = StageLoop(stage, topology, settings, stop, drained, link)
     telemetry.show_ready(topology.fused if stage.name == FUSED else [stage.name], loop.ready)
     port = telemetry.serve_probes(settings, loop.ready)
