@@ -27,6 +27,13 @@ async def one_effect(ctx: Context) -> None:
     await ctx.effect("email:send", _send_email, key="reply", to="customer@example.com")
 
 
+@app.job("told_effect", timeout=30)
+async def told_effect(ctx: Context) -> None:
+    """Note the moment after one effect that costs nothing."""
+    await ctx.effect("email:send", _send_email, key="reply", to="customer@example.com")
+    _note(ctx)
+
+
 @app.job("fan_out", timeout=600)
 async def fan_out(ctx: Context) -> int:
     """Gather as many plain jobs as the input says."""

@@ -1,10 +1,11 @@
 """From the answer to a signed event to the first line of its handler, through real processes.
 
-    python benchmarks/bench_end_to_end.py [--seconds 15] [--rate 200] [--json]
+    python benchmarks/bench_end_to_end.py [--seconds 15] [--rate 200] [--effect] [--json]
 
 Kafka and one process of each stage run as in production. Events come at a fixed rate whatever
 the pipeline does (an open loop), over HTTP to the ingress, with bodies of 1 KB. The handler notes
-the time of its first line in a file and does nothing else. The first seconds warm the processes
+the time of its first line in a file and does nothing else; with `--effect` it makes one effect that
+costs nothing, and notes the time after it. The first seconds warm the processes
 up and are not counted. Every event must give one job that starts once and succeeds in its first
 attempt, else the exit code is 1.
 
@@ -20,6 +21,7 @@ import hmac
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +46,17 @@ SETTLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
+class Until:
+    """What the file notes, and the type of the events that lead to it."""
+
+    name: str
+    event_type: str
+
+
+UNTIL = {False: Until("handler", "plain.made"), True: Until("effect done", "told.made")}
+
+
+@dataclass(frozen=True)
 class Answered:
     """A delivery and its 202; times in seconds since the epoch, `due_at` by the open loop."""
 
@@ -57,18 +70,18 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--effect", action="store_true", help="until an effect is done")
     parser.add_argument("--apart", action="store_true", help="run the stages apart")
     chosen = parser.parse_args()
     layout = Layout.apart() if chosen.apart else Layout()
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        results, wrong = asyncio.run(measure(Path(folder), layout, chosen.seconds, chosen.rate))
+        results, wrong = asyncio.run(measure(Path(folder), layout, chosen))
     report("end_to_end", results, as_json=chosen.json)
     sys.exit(1 if wrong else 0)
 
 
-async def measure(
-    folder: Path, layout: Layout, seconds: float, rate: int
-) -> tuple[list[Result], int]:
+async def measure(folder: Path, layout: Layout, chosen: Namespace) -> tuple[list[Result], int]:
+    seconds, rate, until = chosen.seconds, chosen.rate, UNTIL[chosen.effect]
     starts_file = folder / "starts"
     settings = Settings(data_dir=folder / "data", port=0, topology=OVERLAY, log_level="warning")
     env = {"PYTHONPATH": APPLICATION_PATH, "BENCH_STARTS": str(starts_file)}
@@ -78,14 +91,14 @@ async def measure(
     try:
         hop = await asyncio.to_thread(plain_hop, pipeline.settings.bootstrap)
         await create_sources(pipeline.url, pipeline.credentials.admin_token)
-        answers = await deliver(pipeline, WARM_UP_SECONDS + seconds, rate)
+        answers = await deliver(pipeline, WARM_UP_SECONDS + seconds, rate, until.event_type)
         starts = await all_started(starts_file, answers)
         wrong = await all_succeeded(pipeline.settings.bootstrap, answers)
     finally:
         await pipeline.__aexit__(None, None, None)
     counted = [a for a in answers if a.due_at >= answers[0].due_at + WARM_UP_SECONDS]
     wrong += sum(len(starts.get(a.job_id, ())) != 1 for a in answers)
-    return [*hop, *figures(f"{rate} events/s", counted, starts, wrong)], wrong
+    return [*hop, *figures(f"{rate} events/s", counted, starts, wrong, until.name)], wrong
 
 
 async def post(session: ClientSession, tenant: str, body: bytes) -> tuple[int, bytes]:
@@ -97,7 +110,7 @@ async def post(session: ClientSession, tenant: str, body: bytes) -> tuple[int, b
         return answer.status, await answer.read()
 
 
-async def deliver(pipeline: Pipeline, seconds: float, rate: int) -> list[Answered]:
+async def deliver(pipeline: Pipeline, seconds: float, rate: int, event_type: str) -> list[Answered]:
     """Send each event at its time, whether earlier ones were answered or not."""
     ingress = next(member.url for member in pipeline.members if member.stage == "ingress")
     async with ClientSession(ingress, connector=TCPConnector(limit=0)) as session:
@@ -105,12 +118,12 @@ async def deliver(pipeline: Pipeline, seconds: float, rate: int) -> list[Answere
         for number in range(int(seconds * rate)):
             due_at = start + number / rate
             await asyncio.sleep(max(0, due_at - time.time()))
-            sending.append(asyncio.create_task(send(session, number, due_at)))
+            sending.append(asyncio.create_task(send(session, number, due_at, event_type)))
         return await asyncio.gather(*sending)
 
 
-async def send(session: ClientSession, number: int, due_at: float) -> Answered:
-    event = {"type": "plain.made", "id": f"evt-{number}", "data": {"id": number}}
+async def send(session: ClientSession, number: int, due_at: float, event_type: str) -> Answered:
+    event = {"type": event_type, "id": f"evt-{number}", "data": {"id": number}}
     padding = BODY_BYTES - len(orjson.dumps({**event, "text": ""}))
     body = orjson.dumps({**event, "text": "x" * padding})
     sent_at = time.time()
@@ -149,13 +162,17 @@ async def all_succeeded(bootstrap: str, answers: list[Answered]) -> int:
 
 
 def figures(
-    contender: str, answers: list[Answered], starts: dict[str, list[float]], wrong: int
+    contender: str,
+    answers: list[Answered],
+    starts: dict[str, list[float]],
+    wrong: int,
+    until: str,
 ) -> list[Result]:
     began = [(a, starts[a.job_id][0]) for a in answers if a.job_id in starts]
     took = max(a.sent_at for a in answers) - min(a.sent_at for a in answers)
     return [
-        *percentiles(contender, "answer to handler", [at - a.answered_at for a, at in began]),
-        *percentiles(contender, "request to handler", [at - a.due_at for a, at in began]),
+        *percentiles(contender, f"answer to {until}", [at - a.answered_at for a, at in began]),
+        *percentiles(contender, f"request to {until}", [at - a.due_at for a, at in began]),
         *percentiles(contender, "request to answer", [a.answered_at - a.due_at for a in answers]),
         Result(contender, "events sent", round((len(answers) - 1) / took, 1), "events/s"),
         Result(contender, "lost or not once", wrong, "jobs"),
