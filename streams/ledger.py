@@ -25,7 +25,6 @@ A person may settle an effect whose outcome is unknown (`streams/dispatcher/part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import moment
@@ -41,6 +40,7 @@ from streams.serde.records import (
     Reply,
     ReplyKind,
 )
+from streams.serde.replacing import replace
 from streams.state.store import KeyValueStore
 
 Objects = Callable[[], tuple[ReplyKind, str] | None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 import structlog
@@ -24,6 +23,7 @@ from streams.serde.job_states import (
     JobStatus,
 )
 from streams.serde.records import Command, Job, Reply
+from streams.serde.replacing import replace
 from streams.serde.run_ends import RELEASED
 
 log = structlog.get_logger(__name__)
