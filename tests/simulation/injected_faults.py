@@ -47,14 +47,23 @@ from streams.serde.run_ends import PARKED
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """`put` is a context in which the product has the fault; `limits` are those of all stories."""
+    """`put` is a context in which the product has the fault; `limits` are those of all stories.
+
+    `first` is a seed that is known to find it, so that a test need not play those before it. A
+    change of the product may make it a wrong one: then the test plays the others, and takes longer.
+    """
 
     put: Callable[[], Any]
     breaks: tuple[str, ...]
     favour: tuple[str, ...]
     types: tuple[str, ...] = ()
+    first: int = 0
     seeds: int = 400
     limits: tuple[int, bool] = (0, False)
+
+    def stories(self) -> Iterator[Story]:
+        """One for each seed, the first of them first."""
+        return (self.story((self.first + n) % self.seeds) for n in range(self.seeds))
 
     def story(self, seed: int) -> Story:
         story = draw(seed, favour=self.favour, types=self.types)
@@ -318,17 +327,20 @@ INJECTED_FAULTS = {
         ("submit", "flood", "reboot", "crash"),
         ("note", "mail"),
         limits=(0, True),
+        first=7,
     ),
     "acknowledged before the commit": InjectedFault(
         faults_of_links.acknowledged_before_the_commit,
         ("acked_lost", "not_dropped"),
         ("deliver", "crash"),
+        first=28,
     ),
     "a zombie extends a term": InjectedFault(
         faults_of_links.zombie_extends_a_term,
         ("two_runs", "not_dropped"),
         ("deliver", "usurp"),
         ("slow", "nap"),
+        first=43,
     ),
     "a command is lost at reconnect": InjectedFault(
         faults_of_links.command_is_lost_at_reconnect,
@@ -339,6 +351,7 @@ INJECTED_FAULTS = {
         faults_of_links.commands_of_an_abort_are_dropped,
         ("acked_lost", "wait_refused", "not_dropped"),
         ("deliver", "abort"),
+        first=30,
     ),
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
@@ -375,6 +388,7 @@ INJECTED_FAULTS = {
         ("too_many_calls",),
         ("deliver", "submit"),
         ("mail", "letter"),
+        first=92,
     ),
     "a report of the backlog is left": InjectedFault(
         _no_report_is_replaced,
@@ -405,6 +419,7 @@ INJECTED_FAULTS = {
         ("unapproved_call",),
         ("deliver", "decide"),
         ("refund",),
+        first=11,
     ),
     "an effect begins before the decision": InjectedFault(
         faults_of_people.pending_is_approved,
@@ -447,12 +462,14 @@ INJECTED_FAULTS = {
         ("cancel_forgotten", "derived"),
         ("herd", "halt"),
         ("chase",),
+        first=5,
     ),
     "a divergence is not noticed": InjectedFault(
         faults_of_people.divergence_is_not_noticed,
         ("step_again",),
         ("deliver", "answer", "release"),
         ("novel",),
+        first=13,
     ),
     "a shared effect forgets its first caller": InjectedFault(
         faults_of_people.first_caller_is_forgotten,
@@ -471,30 +488,35 @@ INJECTED_FAULTS = {
         ("both_won",),
         ("deliver", "answer"),
         ("racer",),
+        first=11,
     ),
     "a stale park counts": InjectedFault(
         _stale_park,
         ("parked_unasked", "both_won"),
         ("deliver", "answer", "repeat"),
         ("chase",),
+        first=32,
     ),
     "an event that is read again counts": InjectedFault(
         _read_again_wakes,
         ("answer_missed",),
         ("deliver", "answer", "reset"),
         ("patient",),
+        first=10,
     ),
     "4 submission judged by now": InjectedFault(
         _submission_judged_by_now,
         ("twin",),
         ("submit", "leap", "reset"),
         ("note", "mail"),
+        first=36,
     ),
     "4 cancel means any life": InjectedFault(
         _cancel_means_any_life,
         ("cancelled_unasked",),
         ("submit", "cancel", "leap", "reset"),
         ("slow",),
+        first=158,
     ),
     "5 scope without birth": InjectedFault(
         _scope_without_birth,
@@ -506,6 +528,7 @@ INJECTED_FAULTS = {
         ("two_in_scope", "two_runs"),
         ("deliver", "replay", "cancel"),
         ("killer",),
+        first=45,
     ),
     "8 impatient with types": InjectedFault(
         _impatient_with_types,
@@ -523,6 +546,7 @@ INJECTED_FAULTS = {
         _loss_is_an_attempt,
         ("buried_early", "stuck"),
         ("deliver", "kill"),
+        first=8,
     ),
     "17 unrouted is forgotten": InjectedFault(
         _unrouted_is_forgotten,
@@ -549,6 +573,7 @@ INJECTED_FAULTS = {
         _abort_leaves_the_cursor,
         ("inconsistent",),
         ("deliver", "endpoint"),
+        first=11,
     ),
     "39 endpoint is not undone": InjectedFault(
         _endpoint_not_undone,
@@ -560,6 +585,7 @@ INJECTED_FAULTS = {
         ("dead_unread", "buried_early"),
         ("deliver", "stop", "kill"),
         ("crm",),
+        first=126,
     ),
     **{
         f"42 {name}": InjectedFault(put, ("overrun", "record_lost"), ("deliver", "takeover"))

@@ -84,8 +84,8 @@ def test_a_failure_is_told_by_its_shortest_story() -> None:
 def _injected(name: str) -> Failure | None:
     fault = INJECTED_FAULTS[name]
     with fault.put():
-        for seed in range(fault.seeds):
-            failure = play(fault.story(seed))
+        for story in fault.stories():
+            failure = play(story)
             if failure is not None:
                 return failure
     return None
