@@ -38,6 +38,7 @@ RESOURCES = (
     Resource("workflows", "workflows"),
     Resource("limits", "limits"),
     Resource("pauses"),
+    Resource("workers", "workers"),
     Resource("effects", "effects"),
     Resource("steps"),
     Resource("artifacts"),

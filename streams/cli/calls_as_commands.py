@@ -31,6 +31,7 @@ _COMMANDS = {
     "GET /v1/workflows": "workflows list",
     "GET /v1/workflows/{id}": "workflows show {id}",
     "GET /v1/limits": "limits list",
+    "GET /v1/workers": "workers list",
     'POST /v1/limits/resume {"scope":"{scope}","value":"{value}"}': "limits resume {scope} {value}",
     "GET /v1/effects": "effects list",
     "GET /v1/approvals": "approvals list",

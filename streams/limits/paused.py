@@ -14,8 +14,9 @@ from typing import Literal, TypeVar, get_args
 from streams.limits.buckets import MARK, Bucket
 from streams.serde.records import Job, LimitKey
 
-Scope = Literal["tenant", "job_type", "pool", "source", "tool"]
+Scope = Literal["tenant", "job_type", "pool", "source", "tool", "worker"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""A paused worker is drained: it is given no more leases. The roster of workers follows that."""
 T = TypeVar("T")
 
 

@@ -1,4 +1,4 @@
-"""Pauses of a tenant, type, pool, source or tool, as records of `tenants`.
+"""Pauses of a tenant, type, pool, source, tool or worker, as records of `tenants`.
 
 A tenant's pause stands beside its settings, under the id "". Any other has a record in each
 partition, under no tenant, because the jobs that it stops are in all of them. A resume deletes the

@@ -7,8 +7,10 @@ import json
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.serde.records import Lease
+from streams.dispatcher.workers.roster import Roster
+from streams.serde.records import Handler, Lease
 from streams.topology.limits import Limit
+from streams.topology.model import LeasePolicy
 
 PAUSES = [
     ("tenant", "acme"),
@@ -275,3 +277,60 @@ def test_no_place_is_kept_for_a_job_whose_type_is_paused() -> None:
     desk.submit("other", input='{"left": 1, "right": 7}')
     worker.stay(1, desk.lease("right"))
     assert statuses(desk, "both", "other") == ["pending", "running"]
+
+
+def test_a_drained_worker_gets_no_new_lease_and_ends_what_it_runs(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    running = desk.event("t1")
+    desk.stop("worker", "w1")
+    waiting = desk.event("t2")
+    worker.stay(30, desk.lease(running))
+    assert statuses(desk, running, waiting) == ["running", "pending"]
+    worker.end(desk.lease(running), "succeeded")
+    worker.heartbeat()
+    assert statuses(desk, running, waiting) == ["succeeded", "pending"]
+    ScriptedWorker(desk, "w2/b1").heartbeat()
+    assert desk.lease(waiting).worker_id == "w2/b1"
+
+
+@pytest.mark.parametrize("keep_state", [True, False])
+def test_a_drain_outlives_the_owner_and_the_workers_process_until_it_is_resumed(
+    desk: Desk, worker: ScriptedWorker, keep_state: bool
+) -> None:
+    worker.heartbeat()
+    desk.stop("worker", "w1")
+    desk.driver.restart("dispatcher", keep_state=keep_state)
+    again = ScriptedWorker(desk, "w1/b2")
+    again.heartbeat()
+    desk.driver.advance(1)
+    waiting = desk.event("t1")
+    assert statuses(desk, waiting) == ["pending"]
+    desk.stop("worker", "w1", resume=True)
+    desk.driver.advance(0.2)
+    assert desk.lease(waiting).worker_id == "w1/b2"
+
+
+def test_a_drain_whose_step_is_taken_back_is_read_again(desk: Desk, worker: ScriptedWorker) -> None:
+    worker.heartbeat()
+    with desk.held_back():
+        desk.stop("worker", "w1")
+        desk.abort()
+        roster = desk.driver.run_of("dispatcher").stage.link
+        assert isinstance(roster, Roster)
+        assert [each.drained for each in roster] == [False]
+    assert statuses(desk, desk.event("t1")) == ["pending"]
+
+
+def test_a_partition_that_moves_away_drains_nothing_any_more() -> None:
+    """Its next owner does, and this process has perhaps no other partition that says so."""
+    roster = Roster(LeasePolicy())
+    roster.connected("w1/b1", "default", [Handler("mail", 3, (10,), 300)], None)
+    roster.heard("w1/b1", 1, 5, False, 0.0)
+    roster.drain(0, "w1", True)
+    roster.drain(1, "w1", True)
+    roster.drain(0, "w1", False)
+    assert roster.freest("default", 0, "mail", "acme") is None
+    roster.leave(1)
+    assert roster.freest("default", 0, "mail", "acme") is not None

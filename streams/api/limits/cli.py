@@ -21,7 +21,7 @@ limits = typer.Typer(
 LimitName = Annotated[str, typer.Argument(metavar="LIMIT", help="Its name in the topology.")]
 Scope = Annotated[str, typer.Argument(metavar="SCOPE", help=f"What it is: {', '.join(SCOPES)}.")]
 Value = Annotated[
-    str, typer.Argument(metavar="VALUE", help="The tenant, type, pool, source or tool.")
+    str, typer.Argument(metavar="VALUE", help="The tenant, type, pool, source, tool or worker.")
 ]
 By = Annotated[str | None, typer.Option(help="Who does it, if not the operator.", metavar="PERSON")]
 Key = Annotated[

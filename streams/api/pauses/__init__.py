@@ -1,1 +1,1 @@
-"""Pauses: tenants, types, pools, sources and tools that people have stopped for a while."""
+"""Pauses: tenants, types, pools, sources, tools and workers that people have stopped."""

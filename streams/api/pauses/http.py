@@ -1,4 +1,4 @@
-"""Calls that pause and resume tenants, types, pools, sources and tools."""
+"""Calls that pause and resume tenants, types, pools, sources, tools and workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ calls = Calls()
 async def pause(request: web.Request) -> web.Response:
     """Start nothing more of a tenant, type, pool, source or tool; a second pause has a new reason.
 
-    `warning` says that no job of the type is known, or is null.
+    A paused worker, named without its boot, is drained: it is given no more leases. `warning` says
+    that no job of the type is known, or that none runs at the worker, or is null.
     """
     wanted = await read_body(request, PauseRequest)
     return web.json_response(await pausing.pause(state_of(request), wanted))

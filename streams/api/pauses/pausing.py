@@ -1,4 +1,4 @@
-"""Pauses and resumes tenants, types, pools, sources and tools, by records on `tenants`."""
+"""Pauses and resumes tenants, types, pools, sources, tools and workers, on `tenants`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from streams.api.rights import author, require_every_tenant
 from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant, refuse_erased
+from streams.api.workers.running import names_running
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import AuditEntry, TenantRecord
 from streams.tenants.pauses import Key, Pause, keys_of, partition_in
@@ -28,13 +29,14 @@ log = structlog.get_logger(__name__)
 
 
 async def pause(state: AppState, wanted: PauseRequest) -> Json:
-    """Start nothing more of a tenant, type, pool, source or tool; a second pause has a new reason.
+    """Start nothing more of a tenant, type, pool, source or tool, or at a worker.
 
-    `warning` says that no job of the type is known, or is null.
+    A second pause has a new reason. `warning` says that no job of the type is known, or that none
+    runs at the worker, or is null.
 
     Raises:
-        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared; 503,
-            the read model is late.
+        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared, or the
+            worker is named with its boot; 503, the read model is late.
     """
     by = author(state, wanted.by)
     _require_all_of_it(state, wanted)
@@ -82,7 +84,8 @@ async def _doubt(state: AppState, wanted: PauseRequest) -> str | None:
     """Return a warning about what shall be paused.
 
     Raises:
-        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared.
+        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared, or the
+            worker is named with its boot.
     """
     if wanted.scope == "tenant":
         await known_tenant(state, wanted.value)
@@ -91,7 +94,21 @@ async def _doubt(state: AppState, wanted: PauseRequest) -> str | None:
         raise invalid("value", f"is no pool: the topology has {', '.join(state.topology.pools)}")
     elif wanted.scope == "job_type":
         return await state.query(lambda db: doubt_about(db, state.topology, wanted.value))
+    elif wanted.scope == "worker":
+        return await _doubt_about_worker(state, wanted.value)
     return None
+
+
+async def _doubt_about_worker(state: AppState, name: str) -> str | None:
+    if "/" in name:
+        raise invalid("value", "is no name of a worker: leave out its boot, from the / on")
+    if name in await state.query(names_running):
+        return None
+    all_ = get("workers")
+    return (
+        f"no job runs at a worker {name!r} now. If it is connected, all is well: {all_} lists "
+        "workers only while jobs run there, or while they are drained"
+    )
 
 
 async def _paused(state: AppState, wanted: ResumeRequest) -> Pause | None:

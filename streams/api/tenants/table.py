@@ -201,7 +201,9 @@ TABLE = Table(
     columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, enabled INTEGER NOT NULL, "
     "decision TEXT, until INTEGER, record BLOB NOT NULL",
     row=_row,
-    belongs="(tenant_id {covered} OR (tenant_id = '' AND kind = 'pause'))",
+    # The pause of a worker names it, and it may be another tenant's.
+    belongs="(tenant_id {covered} OR (tenant_id = '' AND kind = 'pause'"
+    " AND substr(id, instr(id, '/') + 1, 7) <> 'worker/'))",
     indexes={
         "data_keys": "(updated_at) WHERE kind = 'data_key'",
         "erasures": "(tenant_id) WHERE kind = 'erasure'",

@@ -1,4 +1,4 @@
-"""Pauses tenants, types, pools, sources and tools, as people say.
+"""Pauses tenants, types, pools, sources and tools, and drains workers, as people say.
 
 The store `parts` keeps what is paused under `Z` scope and value.
 """
@@ -31,7 +31,7 @@ class Pausing(Part):
     def restored(self, ctx: Context) -> None:
         for key, _ in ctx.store("parts").range(_PAUSED, after(_PAUSED)):
             scope, _, value = key[len(_PAUSED) :].partition(SEPARATOR)
-            self.shared.queue.pause(cast(Scope, scope.decode()), value.decode(), True)
+            self._set(cast(Scope, scope.decode()), value.decode(), True)
 
     @reads("tenants")
     def follow(self, step: Step, record: Record) -> None:
@@ -47,6 +47,13 @@ class Pausing(Part):
         if is_paused == (step.store.get(key) is not None):
             return
         step.store.put(key, b"") if is_paused else step.store.delete(key)
-        step.on_undo(self.shared.queue.pause, *named, not is_paused)
-        self.shared.queue.pause(*named, is_paused)
+        step.on_undo(self._set, *named, not is_paused)
+        self._set(*named, is_paused)
         log.info("paused" if is_paused else "resumed", scope=named[0], value=named[1])
+
+    def _set(self, scope: Scope, value: str, is_paused: bool) -> None:
+        if scope == "worker":
+            workers = self.shared.workers
+            workers.roster.drain(workers.partition, value, is_paused)
+        else:
+            self.shared.queue.pause(scope, value, is_paused)

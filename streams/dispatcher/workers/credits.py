@@ -28,6 +28,7 @@ class Worker:
     """The connection of one worker process.
 
     - `limit` is the number of leases that it takes in all, and `sent` the number sent to it.
+    - It is `drained` while people want it to be given no more leases.
     - `beat` is its newest sign of life, read at `read_at`; it is `silent` if that is long ago.
     - `asked_at` is when it was last asked for credits. All times are in monotonic seconds.
     """
@@ -40,6 +41,7 @@ class Worker:
     sent: int = 0
     beat: int = 0
     draining: bool = False
+    drained: bool = False
     silent: bool = False
     read_at: float = float("-inf")
     asked_at: float = float("-inf")
@@ -48,7 +50,8 @@ class Worker:
     @property
     def credits(self) -> int:
         """The number of leases that it gets beyond those sent to it."""
-        return 0 if self.draining or self.silent else max(0, self.limit - self.sent)
+        takes_none = self.draining or self.drained or self.silent
+        return 0 if takes_none else max(0, self.limit - self.sent)
 
 
 class Crew:
@@ -169,7 +172,8 @@ class Pool:
             if len(found) == limit or worker.asked_at > before:
                 break
             self._asked[worker.worker_id] = self._asked.pop(worker.worker_id)
-            if not (worker.place or worker.draining or worker.silent) and may_run(worker):
+            takes_none = worker.draining or worker.drained or worker.silent
+            if not (worker.place or takes_none) and may_run(worker):
                 found.append(worker)
         return found
 

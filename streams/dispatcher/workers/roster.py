@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from streams.dispatcher.workers.credits import Able, Crew, Pool, Tenants, Worker
+from streams.dispatcher.workers.leases import split_worker
 from streams.serde.records import Handler
 from streams.topology.model import LeasePolicy
 
@@ -30,6 +31,7 @@ class Roster:
         self._pools: dict[str, Pool] = {}
         self._left: dict[tuple[str, frozenset[str]], float] = {}  # until when their types count
         self._rights: dict[str, Tenants] = {}  # of those that are gone
+        self._drained: dict[str, set[int]] = {}  # by name, the partitions that say so
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
@@ -42,6 +44,7 @@ class Roster:
         self._rights.pop(worker_id, None)
         by_type = {handler.type: handler for handler in handlers}
         worker = self._workers[worker_id] = Worker(worker_id, pool, tenants, by_type)
+        worker.drained = split_worker(worker_id)[0] in self._drained
         self._pool(pool).join(worker)
 
     def heard(self, worker_id: str, beat: int, limit: int, draining: bool, now: float) -> None:
@@ -138,9 +141,22 @@ class Roster:
         self._pool(pool).turns.wait(partition, crews)
 
     def leave(self, partition: int) -> None:
-        """Let a partition wait for nothing."""
+        """Let a partition wait for nothing, and drain no worker."""
         for pool in self._pools.values():
             pool.turns.wait(partition, ())
+        for name in list(self._drained):
+            self.drain(partition, name, False)
+
+    def drain(self, partition: int, name: str, is_drained: bool) -> None:
+        """Give a worker of this name no leases while any partition says so, whatever its boot."""
+        said = self._drained.setdefault(name, set())
+        said.add(partition) if is_drained else said.discard(partition)
+        if not said:
+            del self._drained[name]
+        for worker in self._workers.values():
+            if split_worker(worker.worker_id)[0] == name:
+                worker.drained = bool(said)
+                self._place(worker)
 
     def has_turn(self, partition: int) -> bool:
         """Whether there is a credit by now for which a partition waits."""

@@ -374,3 +374,17 @@ async def test_what_a_job_saved_is_a_link_for_whoever_may_read_it(
     html = await viewer.page("/console/jobs/job_a/artifacts")
     assert "report" in html
     assert "/artifacts/a" not in html
+
+
+async def test_a_worker_is_drained_and_resumed_on_its_page(desk: Console) -> None:
+    fold(desk.api.desk.rows, make_job("job_a", status="running", worker_id="default-w1/b1"))
+    viewer, operator = await desk.signed_in("viewer"), await desk.signed_in("operator")
+    assert "/v1/limits/pause" not in await viewer.page("/console/workers")
+    html = await operator.page("/console/workers")
+    html = html[html.index("<h3") :]  # the form beside the worker knows its name
+    status, _ = await operator.act(html, "POST /v1/limits/pause", reason="its node is replaced")
+    assert status == 200
+    html = await operator.page("/console/workers")
+    assert "its node is replaced" in html
+    await operator.act(html, "POST /v1/limits/resume")
+    assert "its node is replaced" not in await operator.page("/console/workers")

@@ -1,0 +1,1 @@
+"""Workers: how many jobs run at each, and which are drained."""
