@@ -1,117 +1,153 @@
-// The connections to the owners of partitions: numbers, acknowledgements, limits and beats.
+// The connections to the owners of partitions: what is sent again, slots and beats.
 import { uptime } from "node:os";
 import WebSocket from "ws";
-import type { Worker } from "./worker.js";
+import { type Json, JobError } from "./values.js";
+import * as worker from "./worker.js";
 
-export type Json = any;
+type Owner = WebSocket & { received: number; limit: number; answeredAt: number };
+type Order = { message: Json; until: () => number; settle: (result: Json) => void; answer?: Json };
+
+const SILENT_SECONDS = 15;
 export const now = uptime; // seconds; it counts the time in which the machine was suspended
-type Until = () => number;
-interface Order { partition: number; number: number; command: Json; until: Until; done: (error?: Error) => void }
-interface Connection { url: string; open: boolean; received: number; limit: number; pause: number; send: (message: Json) => void }
+export let terms = { margin_seconds: 5, heartbeat_seconds: 5 };
+const ownerOf = new Map<number, Owner>(); // by partition; the newest word counts
+const orders = new Map<number, Order>(); // by number: commands and requests that are not settled
+let owners: Owner[] = []; // those that welcomed this worker; one that wants slots comes first
+let newest = 0;
+let beatDue = 0;
 
-/** What a handler or a tool raises: nothing was done, and no attempt can succeed unless it gives `seconds` or null. */
-export class JobError extends Error {
-  constructor(message: string, readonly seconds?: number | null) { super(message); }
+/** Numbers orders and beats; that of a beat says when it was sent, in microseconds. */
+const nextNumber = () => (newest = Math.max(newest + 1, Math.round(now() * 1e6)));
+const send = (owner: Owner, message: Json) => owner.send(JSON.stringify([message]), () => {});
+
+/** Keeps a connection to an owner. */
+export function dial(url: string, token: string, pause = 100): void {
+  const headers = { authorization: `Bearer ${token}` };
+  const socket = new WebSocket(url, { headers, maxPayload: 16 << 20 });
+  const owner = Object.assign(socket, { received: 0, limit: -1, answeredAt: now() });
+  owner.on("open", () => send(owner, { type: "hello", ...worker.hello }));
+  owner.on("error", (error) => console.error(`${url}: ${error.message}`));
+  owner.on("pong", () => (owner.answeredAt = now()));
+  owner.on("message", (frame) => {
+    for (const message of JSON.parse(frame.toString())) read[message.type]?.(message, owner);
+    share();
+  });
+  owner.on("close", () => {
+    const next = owners.includes(owner) ? 100 : Math.min(5000, 2 * pause);
+    owners = owners.filter((each) => each !== owner);
+    owns(owner, []);
+    share();
+    setTimeout(dial, next, url, token, next);
+  });
 }
 
-export class Link {
-  margin = 0;
-  readonly owners = new Map<number, Connection>(); // by partition; the newest word counts
-  private orders: Order[] = []; // those that are not acknowledged
-  private numbers: Record<number, number> = {};
-  private beats = new Map<number, number>(); // when each was sent
-  private lastBeat = 0;
-  private connections: Connection[]; // one that wants slots comes first
+const read: Record<string, (message: Json, owner: Owner) => void> = {
+  welcome(message, owner) {
+    terms = message;
+    owners.push(owner);
+    owns(owner, message.owned);
+  },
+  owned: ({ partitions }, owner) => owns(owner, partitions),
+  lease({ lease, beat }, owner) {
+    owner.received++;
+    worker.take(lease, beat / 1e6);
+  },
+  answer({ number, reply }) {
+    if (number)
+      settle(number, new JobError(reply.message)); // no owner can apply it
+    else if (!reply.claim_id) worker.endRun(reply);
+    for (const order of orders.values())
+      if (order.message.body?.claim_id === reply.claim_id) order.answer = reply;
+  },
+  acked({ numbers }) {
+    for (const [number, { message, answer }] of orders)
+      if (message.kind && number <= numbers[message.partition]) settle(number, answer);
+  },
+  done: (answer) => settle(answer.request, answer),
+  failed: ({ request, message }) => settle(request, new JobError(message, null)),
+  wanted: (_, owner) => (owners = [owner, ...owners.filter((each) => each !== owner)]),
+  refused({ reason, message }) {
+    console.error(`refused: ${reason}: ${message}`);
+    if (reason === "replaced") worker.drain(1);
+  },
+};
 
-  constructor(private worker: Worker, addresses: string, private token: string) {
-    const closed = { open: false, received: 0, limit: -1, pause: 100, send: () => {} };
-    this.connections = addresses.split(",").map((each) => ({ url: new URL("/v1/link", each.trim()).href, ...closed }));
-    this.connections.slice().forEach((each) => this.dial(each));
-    setInterval(() => this.settle((order) => now() >= order.until(), new Error("it is too late")), 100);
-  }
-  /** Sends a command to whoever owns the partition, until it is acknowledged or too late. */
-  order(partition: number, kind: string, body: Json, lease?: Json, until: Until = () => Infinity): Promise<void> {
-    const command = { kind, body, tenant_id: lease?.tenant_id, job_id: lease?.job_id, epoch: lease?.epoch };
-    const sent = new Promise<void>((ok, no) =>
-      this.put({ partition, number: 0, command, until, done: (error) => (error ? no(error) : ok()) }));
-    sent.catch(() => {});
-    return sent;
-  }
-  isDone = () => this.orders.every((order) => order.command.kind === "heartbeat");
-  /** Shares the free slots out among the owners, and tells each whose limit has changed. */
-  share(always?: Connection): void {
-    const open = this.connections.filter((each) => each.open), free = this.worker.free();
-    open.forEach((each, place) => {
-      const limit = each.received + Math.floor((free + open.length - 1 - place) / open.length);
-      if (limit === each.limit && each !== always) return;
-      this.beats.set(++this.lastBeat, now()).delete(this.lastBeat - 10_000);
-      each.send({ type: "beat", number: this.lastBeat, limit: (each.limit = limit), draining: this.worker.draining });
-    });
-  }
-  /** Names the runs of a partition to its owner; once that is acknowledged, their terms count from now. */
-  async heartbeat(partition: number): Promise<void> {
-    const runs = this.worker.runsOf(partition), at = now();
-    const leases = runs.map(({ lease }) => ({ job_id: lease.job_id, epoch: lease.epoch, waits: false }));
-    await this.order(partition, "heartbeat", { leases, leaving: false }, null, () => at + 600);
-    for (const run of runs) if (now() < run.expiresAt()) run.basis = Math.max(run.basis, at);
-  }
-  private dial(each: Connection): void {
-    const socket = new WebSocket(each.url, { headers: { authorization: `Bearer ${this.token}` }, maxPayload: 16 << 20 });
-    let beating: NodeJS.Timeout;
-    each.send = (message) => socket.send(JSON.stringify([message]), () => {});
-    socket.on("open", () => each.send({ type: "hello", ...this.worker.hello }));
-    socket.on("error", (error) => console.error(`${each.url}: ${error.message}`));
-    socket.on("message", (frame) => JSON.parse(frame.toString()).forEach((message: Json) => {
-      if (message.type === "welcome") beating = setInterval(() => this.beat(each), message.heartbeat_seconds * 1000);
-      this.read(each, message);
-      this.share();
-    }));
-    socket.on("close", () => {
-      each.open = false;
-      clearInterval(beating);
-      this.owns(each, []);
-      this.share();
-      setTimeout(() => this.dial(each), (each.pause = Math.min(5000, 2 * each.pause)));
-    });
-  }
-  private read(each: Connection, { type, partition, ...message }: Json): void {
-    if (type === "welcome") Object.assign(each, { open: true, received: 0, limit: -1, pause: 100 });
-    if (type === "welcome") this.margin = message.margin_seconds;
-    if (type === "welcome" || type === "owned") this.owns(each, message.owned ?? message.partitions);
-    if (type === "lease" && ++each.received) this.worker.leased(partition, message.lease, this.beats.get(message.beat) ?? -1e9);
-    if (type === "answer" && !message.number) this.worker.answered(message.reply);
-    if (type === "answer" && message.number) // no owner can apply the command of this number
-      this.settle((order) => order.partition === partition && order.number === message.number, new JobError(message.reply.message));
-    if (type === "acked") this.settle((order) => order.number <= (message.numbers[order.partition] ?? 0));
-    if (type === "wanted") this.connections.sort((one) => (one === each ? -1 : 0));
-    if (type === "refused") console.error(`refused: ${message.reason}: ${message.message}`);
-    if (type === "refused" && message.reason === "replaced") void this.worker.drain(1);
-  }
-  private beat(each: Connection): void {
-    this.share(each);
-    for (const [partition, owner] of this.owners)
-      if (owner === each && this.worker.runsOf(partition).length) this.heartbeat(partition).catch(() => {});
-  }
-  private owns(each: Connection, partitions: number[]): void {
-    for (const [partition, owner] of this.owners)
-      if (owner === each && !partitions.includes(partition)) this.owners.delete(partition);
-    for (const partition of partitions.filter((one) => this.owners.get(one) !== each)) {
-      const waiting = this.orders.filter((order) => order.partition === partition);
-      this.orders = this.orders.filter((order) => order.partition !== partition);
-      this.owners.set(partition, each);
-      this.heartbeat(partition).catch(() => {}); // introduces this process to the partition
-      waiting.filter((order) => order.command.kind !== "heartbeat").forEach((order) => this.put(order));
+/** Notes which partitions an owner has, and sends it what is kept for them, in its order. */
+function owns(owner: Owner, partitions: number[]): void {
+  ownerOf.forEach((each, partition) => each === owner && ownerOf.delete(partition));
+  for (const partition of partitions) {
+    const kept = [...orders].filter(([, { message }]) => message.partition === partition);
+    ownerOf.set(partition, owner);
+    heartbeat(partition); // it introduces this process
+    for (const [number, order] of kept) {
+      orders.delete(number);
+      if (order.message.kind !== "heartbeat") put(order);
     }
   }
-  /** Keeps a command under a new number, so that no acknowledgement of a former copy counts for it. */
-  private put(order: Order): void {
-    const { partition } = order, number = (this.numbers[partition] = (this.numbers[partition] ?? 0) + 1);
-    this.orders.push(Object.assign(order, { number }));
-    this.owners.get(partition)?.send({ type: "command", partition, number, ...order.command });
+}
+
+/** Sends a message to whoever owns its partition; gives the answer once it is acknowledged. */
+export function order(message: Json, until: () => number): Promise<Json> {
+  const settled = new Promise<Json>((resolve, reject) => {
+    const settle = (result: Json) => (result instanceof Error ? reject(result) : resolve(result));
+    put({ message, until, settle });
+  });
+  settled.catch(() => {}); // for those who do not wait
+  return settled;
+}
+
+/** Gives an order a new number, so that no acknowledgement of a former copy counts for it. */
+function put(order: Order): void {
+  const number = nextNumber();
+  orders.set(number, order);
+  const owner = ownerOf.get(order.message.partition);
+  if (owner) send(owner, { ...order.message, number, request: number });
+}
+
+function settle(number: number, result: Json): void {
+  orders.get(number)?.settle(result);
+  orders.delete(number);
+}
+
+export const isSettled = () => [...orders.values()].every((o) => o.message.kind === "heartbeat");
+export const introduce = () => Promise.all([...ownerOf.keys()].map(heartbeat));
+
+/** Lists the runs of a partition to its owner: once it is acknowledged, terms count from now. */
+function heartbeat(partition: number): Promise<void> {
+  const at = now();
+  const runs = worker.runsOf(partition);
+  const leases = runs.map(({ lease: { job_id, epoch } }) => ({ job_id, epoch, waits: false }));
+  const body = { leases, leaving: false };
+  const sent = order({ type: "command", kind: "heartbeat", partition, body }, () => at + 60);
+  return sent.then(() => runs.forEach((run) => run.renew(at))).catch(() => {});
+}
+
+/** Shares the free slots out among the owners, and tells each whose limit has changed. */
+export function share(): void {
+  for (const [place, owner] of owners.entries()) {
+    const limit = owner.received + Math.ceil((worker.free() - place) / owners.length);
+    if (limit === owner.limit) continue;
+    owner.limit = limit;
+    send(owner, { type: "beat", number: nextNumber(), limit, draining: worker.draining });
   }
-  private settle(over: (order: Order) => boolean, error?: Error): void {
-    const settled = this.orders.filter(over);
-    this.orders = this.orders.filter((order) => !settled.includes(order));
-    settled.forEach((order) => order.done(error));
+}
+
+/** Sends each owner a beat, and dials those anew that do not answer. */
+export function beat(): void {
+  for (const owner of owners) {
+    if (now() > owner.answeredAt + SILENT_SECONDS) owner.terminate();
+    owner.ping();
+    owner.limit = -1;
   }
+  share();
+}
+
+/** To be called several times a second. */
+export function tick(): void {
+  const late = [...orders].filter(([, { until }]) => now() >= until());
+  for (const [number] of late) settle(number, new Error("it is too late"));
+  if (now() < beatDue) return;
+  beatDue = now() + terms.heartbeat_seconds;
+  beat();
+  [...ownerOf.keys()].filter((each) => worker.runsOf(each).length).forEach(heartbeat);
 }

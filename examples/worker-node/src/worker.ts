@@ -2,66 +2,79 @@
 import { hostname } from "node:os";
 import { setTimeout as after } from "node:timers/promises";
 import { v7 } from "uuid";
-import { type Json, Link, now } from "./link.js";
-import { Run } from "./run.js";
+import * as link from "./link.js";
+import { type Handler, Run } from "./run.js";
+import type { Json } from "./values.js";
 
-type Handler = (run: Run) => unknown;
+type Handlers = Record<string, Handler>;
 const POLICY = { max_attempts: 5, backoff: [1, 10, 60], timeout_seconds: 300 };
-const DRAIN_SECONDS = 20, WIND_UP_SECONDS = 9, FAREWELL_SECONDS = 3;
+const NO_END = { result: null, error: null, retry_after_seconds: null, traceback: null };
 
-export class Worker {
-  draining = false;
-  readonly hello: Json;
-  private runs = new Map<string, Run>(); // by job and epoch
-  private seen = new Set<string>();
-  private running = 0;
-  private link: Link;
+export let hello: Json;
+export let draining = false;
+const runs = new Map<string, Run>(); // by job and epoch
+const seen = new Set<string>();
+let handlers: Handlers = {};
 
-  constructor(private jobs: Record<string, Handler>, private slots: number, addresses: string, token: string, name = hostname()) {
-    const handlers = Object.keys(jobs).map((type) => ({ type, ...POLICY }));
-    this.hello = { version: 1, name, boot: v7(), pool: "default", slots, handlers };
-    this.link = new Link(this, addresses, token);
-    setInterval(() => this.runs.forEach((run) => now() >= run.validUntil() && run.stop({ status: "lost" })), 100);
-    for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => this.drain(0));
-  }
-  free = () => (this.draining ? 0 : this.slots - this.running);
-  runsOf = (partition: number) =>
-    [...this.runs.values()].filter((run) => run.partition === partition && run.verdict?.status !== "lost");
+/** Runs jobs of these types until the process is told to end. */
+export function serve(jobs: Handlers, slots: number, addresses: string, token: string): void {
+  handlers = jobs;
+  const name = process.env.TIDEGATE_INSTANCE || hostname();
+  const types = Object.keys(jobs).map((type) => ({ type, ...POLICY }));
+  hello = { version: 1, name, boot: v7(), pool: "default", slots, handlers: types };
+  for (const each of addresses.split(",")) link.dial(new URL("/v1/link", each.trim()).href, token);
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => drain(0));
+  setInterval(() => runs.forEach((run) => run.expire()), 100);
+  setInterval(link.tick, 100);
+}
 
-  leased(partition: number, lease: Json, beatSentAt: number): void {
-    if (this.seen.has(lease.run_id)) return;
-    if (this.seen.add(lease.run_id).size > 10_000) this.seen = new Set([lease.run_id]);
-    const run = new Run(lease, partition, beatSentAt, this.link), handler = this.jobs[lease.type];
-    if (this.free() && handler && now() < run.validUntil()) void this.begin(run, handler);
-    else this.link.order(partition, "declined", { reason: "full", detail: "no slot" }, lease, run.expiresAt);
-  }
-  answered(reply: Json): void {
-    const run = this.runs.get(`${reply.job_id}/${reply.epoch}`);
-    if (reply.claim_id) run?.answers.get(reply.claim_id)?.(reply);
-    else if (!reply.run_id || reply.run_id === run?.lease.run_id)
-      run?.stop({ status: reply.kind === "cancel" ? "cancelled" : "lost", error: reply.message });
-  }
-  private async begin(run: Run, handler: Handler): Promise<void> {
-    const id = `${run.lease.job_id}/${run.lease.epoch}`;
-    this.runs.set(id, run);
-    this.running++;
-    const verdict = { result: null, error: null, retry_after_seconds: null, traceback: null, ...(await run.execute(handler)) };
-    const sent = verdict.status === "lost" || run.say("ended", verdict);
-    this.running--;
-    this.link.share();
-    await Promise.allSettled([sent]);
-    this.runs.delete(id);
-  }
-  /** Takes no more leases, lets runs end, gives back those that do not, and ends the process. */
-  async drain(code: number): Promise<void> {
-    if (this.draining) return;
-    this.draining = true;
-    this.link.share();
-    const crossed = Promise.allSettled([...this.link.owners.keys()].map((each) => this.link.heartbeat(each)));
-    await Promise.race([crossed, after(FAREWELL_SECONDS * 1000)]); // all leases of before have come
-    for (const end = now() + DRAIN_SECONDS; this.runs.size && now() < end; ) await after(20);
-    this.runs.forEach((run) => run.stop({ status: "released", error: "the worker shut down" }));
-    for (const end = now() + WIND_UP_SECONDS; (this.runs.size || !this.link.isDone()) && now() < end; ) await after(20);
-    setImmediate(() => process.exit(code));
-  }
+/** How many more runs may begin. */
+export function free(): number {
+  return draining ? 0 : hello.slots - [...runs.values()].filter((run) => run.isBusy).length;
+}
+
+/** The runs of a partition that go on, or whose end is not acknowledged. */
+export function runsOf(partition: number): Run[] {
+  const mine = [...runs.values()].filter((run) => run.lease.home_partition === partition);
+  return mine.filter((run) => run.end()?.status !== "lost");
+}
+
+export function take(lease: Json, beatSentAt: number): void {
+  if (seen.has(lease.run_id)) return;
+  if (seen.add(lease.run_id).size > 10_000) seen.delete(seen.values().next().value!);
+  const run = new Run(lease, beatSentAt);
+  const handler = handlers[lease.type];
+  if (free() > 0 && handler && link.now() < run.validUntil()) begin(run, handler);
+  else run.say("declined", { reason: "full", detail: "no slot" }, run.expiresAt);
+}
+
+export function endRun({ job_id, epoch, kind, message }: Json): void {
+  const status = kind === "cancel" ? "cancelled" : "lost";
+  runs.get(`${job_id}/${epoch}`)?.stop({ status, error: message });
+}
+
+async function begin(run: Run, handler: Handler): Promise<void> {
+  const id = `${run.lease.job_id}/${run.lease.epoch}`;
+  runs.set(id, run);
+  const end = await run.execute(handler);
+  run.isBusy = false;
+  link.share();
+  if (end.status !== "lost") await run.say("ended", { ...NO_END, ...end }).catch(() => {});
+  runs.delete(id);
+}
+
+/** Takes no more leases, lets runs end, gives back those that do not, and ends the process. */
+export async function drain(code: number): Promise<void> {
+  if (draining) return;
+  draining = true;
+  link.beat();
+  await Promise.race([link.introduce(), after(3000)]); // what was sent before has come
+  await until(() => !runs.size, 20);
+  runs.forEach((run) => run.stop({ status: "released", error: "the worker shut down" }));
+  await until(() => !runs.size && link.isSettled(), 9);
+  process.exit(code);
+}
+
+async function until(met: () => boolean, seconds: number): Promise<void> {
+  for (const end = link.now() + seconds; !met() && link.now() < end;) await after(20);
 }

@@ -50,7 +50,7 @@ def _node() -> WorkerUnderTest:
         fcntl.flock(claimed, fcntl.LOCK_EX)  # another process of the tests may build it now
         if not _is_built(folder):
             _build(folder)
-    return WorkerUnderTest("typescript", ("node", "dist/app.js"), folder, frozenset({"approval"}))
+    return WorkerUnderTest("typescript", ("node", "dist/app.js"), folder)
 
 
 def _sources() -> list[Path]:
