@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 from streams.errors import PoisonRecord
 from streams.serde.codec import STEP_RESULT
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join
 from streams.serde.records import Job, StepResult
+from streams.serde.records.jobs import WaitKind
+from streams.serde.step_ids import CHILD, is_note
 from streams.state.store import KeyValueStore
 
-EVENT = "event"
-"""The kind of what a wait left that an event ended."""
+_OWN_KINDS = frozenset((*get_args(WaitKind), CHILD, "passed"))
+"""The kinds of results that the dispatcher writes, and reads again."""
 
 
 def steps_of(checkpoints: KeyValueStore, job: Job) -> tuple[StepResult, ...]:
@@ -43,13 +46,14 @@ def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
 def refuse_forged(result: StepResult) -> None:
     """Check what a worker says that a step left.
 
-    Which event ended a wait, the dispatcher alone says: a worker may read that event's body.
+    What a wait or child left, and how far a wait had got, the dispatcher alone says. A worker may
+    read the body of an event that ended a wait, and the dispatcher relies on the values.
 
     Raises:
-        PoisonRecord: it would be what an event left.
+        PoisonRecord: it has the kind, or the id, of what the dispatcher writes.
     """
-    if result.kind == EVENT:
-        raise PoisonRecord("forged_event", f"a worker says which event ended wait {result.id!r}")
+    if result.kind in _OWN_KINDS or is_note(result.id):
+        raise PoisonRecord("forged_result", f"a worker leaves no {result.kind} {result.id[:200]!r}")
 
 
 def result_of(checkpoints: KeyValueStore, job: Job, id_: str) -> StepResult | None:

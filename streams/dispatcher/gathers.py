@@ -8,7 +8,7 @@ ended that lives again, so that all runs in the parent's scope read the same, al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.tree import with_replays
 from streams.dispatcher.wait_ends import child_failed
 from streams.dispatcher.waiting import late_by, left_by
+from streams.errors import PoisonRecord
 from streams.serde.job_states import DEAD, SUCCEEDED
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import ChildSpec, Job, SealGather, StepResult, Wait
@@ -107,6 +108,16 @@ def list_more(step: Step, parent: Job, id_: str, first: int, specs: tuple[ChildS
     """Keep jobs of a list until they are made."""
     for place, spec in enumerate(specs, first):
         step.store.put(_place(parent, id_, place), _packed(spec))
+
+
+def check_digests(specs: Iterable[ChildSpec]) -> None:
+    """Check what a list is to hold.
+
+    Raises:
+        PoisonRecord: a digest has another length than all have.
+    """
+    if any(len(spec.digest) != _DIGEST_BYTES for spec in specs):
+        raise PoisonRecord("bad_digest", f"the digest of a job has {_DIGEST_BYTES} bytes")
 
 
 def listed(step: Step, parent: Job, id_: str, place: int) -> ChildSpec:

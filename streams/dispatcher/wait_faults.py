@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from streams.dispatcher import gathers
 from streams.dispatcher.recent_events import RecentEvents
 from streams.dispatcher.step import Step
-from streams.errors import LONGEST_WAIT_SECONDS
+from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
 from streams.event_match import read_match
 from streams.http.moments import rfc3339
 from streams.serde.job_states import WAITING
 from streams.serde.records import Job, Wait
 from streams.serde.sizes import MAX_WAITS_BYTES
+from streams.serde.step_ids import is_note
 from streams.topology.model import Topology
 
 MOST_OPEN = 150
 """How many open waits a job may have: its record has them all."""
+_MOST_PARKED, _MOST_PLACES = 100, 2_000
+"""How many waits one park has, and their groups. A worker takes no more either; opening so many is
+quick, and takes a time that grows with the square of their number."""
 _MOST_FOLLOWED = 100
 """Through how many jobs a circle of jobs is found that wait for each other."""
 _MOST_WAITERS = 1_000
@@ -82,6 +86,20 @@ class WaitFaults:
                 "`since`, or raise retention.lookback_minutes in the topology"
             )
         return None
+
+
+def check_asked(asked: Collection[Wait]) -> None:
+    """Check the waits that a worker asks for at once.
+
+    Raises:
+        PoisonRecord: no handler can ask so.
+    """
+    if len(asked) > _MOST_PARKED or sum(len(wait.others) for wait in asked) > _MOST_PLACES:
+        detail = f"a park has at most {_MOST_PARKED} waits, in {_MOST_PLACES:,} groups"
+        raise PoisonRecord("too_many_waits", detail)
+    for wait in asked:
+        if is_note(wait.id):
+            raise PoisonRecord("forged_result", f"no wait is called {wait.id[:200]!r}")
 
 
 def counts_since(job: Job, asked: Wait) -> int:

@@ -29,6 +29,7 @@ HEARTBEAT = "heartbeat"
 HEARTBEAT_ID = "!!heartbeat"
 _SEPARATOR = "/"
 _PROPOSAL = "!"
+_NOTE = re.compile(r"![0-9a-f]*\Z")
 _CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
 
 
@@ -97,6 +98,11 @@ def seen_id(id_: str, digest: bytes) -> str:
     outer, separator, own = id_.rpartition(_SEPARATOR)
     name = re.split(r"[#\[!]", own, maxsplit=1)[0]
     return f"{outer}{separator}{name}!{digest.hex()}"
+
+
+def is_note(id_: str) -> bool:
+    """Whether an id is that of a note about a wait: `passed_id` and `seen_id` give such ids."""
+    return _NOTE.search(id_.rpartition(_SEPARATOR)[2].lstrip("!")) is not None
 
 
 def end_id(id_: str) -> str:

@@ -27,7 +27,7 @@ def test_a_worker_does_not_say_which_event_ended_a_wait(desk: Desk, worker: Scri
     lease = desk.lease(desk.event("t1"))
     forged = StepResult("paid", "event", value='{"payload_ref": {}}')
     desk.command(Checkpoint(lease.run_id, forged), lease.job_id, lease.epoch)
-    assert [(r.kind, "forged_event" in r.message) for r in desk.replies()] == [("refused", True)]
+    assert [(r.kind, "forged_result" in r.message) for r in desk.replies()] == [("refused", True)]
     checkpoints = desk.driver.store("dispatcher", "checkpoints")
     assert steps_of(checkpoints, desk.job(lease.job_id)) == ()
     worker.end(lease, "succeeded", result="1")

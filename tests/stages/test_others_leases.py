@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from support.asking import Asker
-from support.dispatching import Desk, ScriptedWorker
+from support.dispatching import DIGEST, Desk, ScriptedWorker
 from support.step_results import left
 
 from streams.schedules.definition import definition
@@ -29,6 +29,7 @@ from streams.serde.records import (
     Reply,
     SealGather,
     StepFailed,
+    StepResult,
     Wait,
 )
 
@@ -60,12 +61,13 @@ def rows(desk: Desk) -> list[object]:
     return [list(store.range(b"", b"\xff")) for store in stores]
 
 
-_CHILD = ChildSpec("c", "refund", "{}", b"d")
+_CHILD = ChildSpec("c", "refund", "{}", DIGEST)
+_MADE = StepResult("c", "child", value="{}")
 _ASKED: dict[str, Callable[[Lease], CommandBody]] = {
     "claim": lambda of: Claim("", 0, "clm", of.run_id, "mail:send/x", b"d", 0),
     "claim_step": lambda of: ClaimStep("", 0, "clm", of.run_id, "draft", "gpt"),
     "listen": lambda of: Listen("", 0, "clm", of.run_id, Wait("w", "time", 0, b"d", timeout_ms=9)),
-    "enqueue": lambda of: Enqueue("", 0, "clm", of.run_id, left({"c": "1"})[0], _CHILD),
+    "enqueue": lambda of: Enqueue("", 0, "clm", of.run_id, _MADE, _CHILD),
     "seal_gather": lambda of: SealGather("", 0, "clm", of.run_id, "g", b"d", 1, 1, 0, 0),
     "read_children": lambda of: ReadChildren("", 0, "clm", of.run_id, ("job_a",)),
 }

@@ -39,6 +39,7 @@ from streams.runtime.processor import Context
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.keys import after, split
 from streams.serde.records import Command, Enqueue, Job, ReplyKind
+from streams.serde.step_ids import CHILD, is_note
 
 _STOPS = b"K"
 
@@ -56,7 +57,14 @@ class Children(Part):
 
     @handles(Enqueue)
     def enqueue(self, step: Step, command: Command, body: Enqueue, at: int) -> None:
-        """Make a job for a run, unless its call was answered before."""
+        """Make a job for a run, unless its call was answered before.
+
+        Raises:
+            PoisonRecord: the call would leave something else than a job.
+        """
+        if body.left.kind != CHILD or is_note(body.left.id):
+            detail = f"{body.left.kind} {body.left.id[:200]!r} is not what a call for a job leaves"
+            raise PoisonRecord("forged_result", detail)
         job = living(step, command, body.run_id)
         refusal = why_not(step, job)
         if job is None or refusal is not None:

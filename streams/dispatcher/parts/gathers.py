@@ -83,7 +83,12 @@ class Gathers(Part):
 
     @handles(AddChildren)
     def add(self, step: Step, command: Command, body: AddChildren, at: int) -> None:
-        """Add a page to the list of a gather; the part of it that is known changes nothing."""
+        """Add a page to the list of a gather; the part of it that is known changes nothing.
+
+        Raises:
+            PoisonRecord: a digest is none, so that its job could not be read from the list.
+        """
+        gathers.check_digests(body.children)
         job = living(step, command, body.run_id)
         gather = None if job is None else gathers.find(step, job, body.id)
         if job is None or gather is None or body.first > gather.listed:

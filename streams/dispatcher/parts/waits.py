@@ -25,6 +25,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
 from streams.dispatcher.tree import successor
 from streams.dispatcher.wait_ends import end_of_job, end_of_job_before, taken_by, takes
+from streams.dispatcher.wait_faults import check_asked
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import await_another, close_all, end_wait, timed_out
 from streams.event_match import equalities
@@ -66,6 +67,7 @@ class Waits(Part):
     @handles(run_ends.PARKED)
     def parked(self, step: Step, job: Job, body: Ended) -> None:
         """Give the lease back and wait, unless what the job waits for is there already."""
+        check_asked(body.waits)
         if job.resumes >= MOST_RESUMES:
             why = f"it went on {MOST_RESUMES:,} times after a wait: end it, and begin a new job"
             bury(step, job, FAILED, why, reason="too_many_waits")
@@ -75,6 +77,7 @@ class Waits(Part):
     @handles(Listen)
     def listen(self, step: Step, command: Command, body: Listen, at: int) -> None:
         """Open a wait while its run goes on, and answer."""
+        check_asked((body.wait,))
         job = living(step, command, body.run_id)
         if job is not None:
             self._parking.listen(step, job, body.wait)

@@ -1,0 +1,105 @@
+"""A worker sends whatever it likes for its own run: its owner goes on, also later.
+
+What a command leaves in the stores is read again by other steps: one that fails there would end the
+process, and each that takes the partition over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.family import PAGE, Family, spec
+from support.waiter import sleep
+
+from streams.serde.records import Checkpoint, Enqueue, StepResult, Wait, WaitGroup
+from streams.serde.step_ids import gathered_id, passed_id
+
+LISTS = PAGE + 60
+"""More jobs than one step begins."""
+
+
+@pytest.fixture
+def family() -> Family:
+    return Family()
+
+
+def goes_on(family: Family) -> None:
+    """Check that time passes, and that other jobs are leased."""
+    family.desk.driver.advance(1)
+    assert family.root("honest").type == "draft_reply"
+
+
+def test_a_list_of_jobs_with_a_digest_of_another_length_is_refused(family: Family) -> None:
+    """Later steps, which no command causes, would read it as something else."""
+    parent, id_ = family.root(), "gather[all]"
+    family.seal(parent, LISTS, limit=LISTS)
+    specs = [spec(gathered_id(id_, number, None)) for number in range(LISTS)]
+    specs[PAGE + 50] = replace(specs[0], digest=b"short")
+    family.add(parent, 0, specs[:PAGE], id_)
+    family.add(parent, PAGE, specs[PAGE:], id_)
+    assert family.desk.refusals() == ["bad_digest"]
+    goes_on(family)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        StepResult("c", "child", value="1"),
+        StepResult("c", "child"),
+        StepResult("!effect[mail%2Fx]", "approval", value="{}"),
+        StepResult("nap", "time", value="null"),
+    ],
+    ids=lambda forged: f"{forged.kind} {forged.value}",
+)
+def test_what_the_dispatcher_leaves_is_left_by_no_worker(
+    family: Family, forged: StepResult
+) -> None:
+    """A person's replay reads it, and a command of a person is no worker's fault."""
+    parent = family.root()
+    family.desk.command(Checkpoint(parent.run_id, forged), parent.job_id, parent.epoch)
+    assert family.desk.refusals() == ["forged_result"]
+    family.end(parent, "failed", error="no")
+    family.desk.replay("job_again", parent.job_id)
+    assert family.job("job_again").replay_of == parent.job_id
+    goes_on(family)
+
+
+@pytest.mark.parametrize("forged", [passed_id("nap"), f"nap!{b'nap'.hex()}", "b/nap!"])
+def test_how_far_a_wait_had_got_is_said_by_no_worker(family: Family, forged: str) -> None:
+    parent = family.root()
+    note = StepResult(forged, "step", value="[]")
+    family.desk.command(Checkpoint(parent.run_id, note), parent.job_id, parent.epoch)
+    family.park(parent, Wait(forged, "time", 0, b"d", group=0, timeout_ms=1))
+    assert family.desk.refusals() == ["forged_result"] * 2
+    goes_on(family)
+
+
+def test_an_end_of_a_child_a_mark_and_a_heartbeat_are_no_notes(family: Family) -> None:
+    parent = family.root()
+    for id_, kind in (("!new", "patch"), ("b/!beef", "patch"), ("!!heartbeat", "heartbeat")):
+        left = StepResult(id_, kind, value="true")
+        family.desk.command(Checkpoint(parent.run_id, left), parent.job_id, parent.epoch)
+    family.park(parent, Wait("c!end", "time", 0, b"d", group=0, timeout_ms=60_000))
+    assert (family.desk.refusals(), family.job(parent.job_id).status) == ([], "waiting")
+
+
+def test_a_call_for_a_job_leaves_a_job_alone(family: Family) -> None:
+    """What an event left gives the right to read the event's body."""
+    parent = family.root()
+    left = StepResult("c", "event", 0, b"c", value="{}")
+    body = Enqueue(family.worker.name, 0, "clm", parent.run_id, left, spec("c"))
+    family.desk.command(body, parent.job_id, parent.epoch)
+    assert family.desk.refusals() == ["forged_result"]
+
+
+@pytest.mark.parametrize(("number", "groups"), [(101, 1), (100, 30)], ids=["waits", "groups"])
+def test_a_run_parks_for_no_more_waits_than_are_opened_at_once(
+    family: Family, number: int, groups: int
+) -> None:
+    """They take a time that grows with the square of their number, or faster."""
+    parent = family.root()
+    all_ = tuple(map(WaitGroup, range(groups)))
+    family.park(parent, *(sleep(60, f"w{n}").in_groups(all_) for n in range(number)))
+    assert family.desk.refusals() == ["too_many_waits"]
+    assert family.job(parent.job_id).status == "running"
