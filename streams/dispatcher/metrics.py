@@ -97,6 +97,22 @@ HELD = Gauge(
 )
 
 
+_MOST_TYPES = 1_000
+_types = set[str]()
+
+
+def of_type(type_: str) -> str:
+    """The label of a job type: `other` beyond the first 1,000.
+
+    Runs ask for jobs of whatever types they like, and each label is kept as long as the process.
+    """
+    if type_ not in _types:
+        if len(_types) >= _MOST_TYPES:
+            return "other"
+        _types.add(type_)
+    return type_
+
+
 def forget_partition(partition: int, pools: Iterable[str]) -> None:
     """Drop a partition's gauges, because another process owns the partition now."""
     for gauge in (READY, OLDEST, RUNNING):

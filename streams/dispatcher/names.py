@@ -42,14 +42,23 @@ def check(value: Envelope | Command) -> None:
 
 def _counted(command: Command) -> tuple[str, ...]:
     """Names that limits count by."""
+    names: tuple[str, ...] = ()
     match command.body:
         case Claim(action=action, model=model):
-            return action.partition("/")[0], model or ""
+            names = action.partition("/")[0], model or ""
         case ClaimStep(model=model):
-            return (model,)
+            names = (model,)
         case Submit(type=type_) | Replay(type=type_) | ReplayEvent(type=type_):
-            return (type_ or "",)
-    return ()
+            names = (type_ or "",)
+        case SetSchedule(spec=spec):
+            names = (spec.job,)
+        case DeclareSchedules(schedules=schedules):
+            names = tuple(each.spec.job for each in schedules)
+        case Enqueue(child=child):
+            names = (child.type,)
+        case AddChildren(children=children):
+            names = tuple(child.type for child in children)
+    return names
 
 
 def _names(command: Command) -> str:

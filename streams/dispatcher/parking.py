@@ -154,7 +154,7 @@ class Parking:
         if asked.kind == "approval":
             until = approvals.expires_at(step, job, asked, until)
         awaited = step.table.get(asked.job_id) if asked.job_id else None
-        if awaited is not None:
+        if awaited is not None and awaited.tenant_id == job.tenant_id:
             asked = replace(asked, job_id=successor(step, awaited).job_id)
         # An event that came after the command may be read a while later, if this stage was away.
         since = min(step.now, step.at) if asked.since == "now" else counts_since(job, asked)

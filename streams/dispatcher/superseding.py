@@ -96,7 +96,7 @@ def meet(rule: Rule, met: Meeting) -> None:
 
 def supersede(step: Step, job: Job, by: str) -> None:
     """End a job because another one runs for it."""
-    metrics.SUPERSEDED.labels(job.type).inc()
+    metrics.SUPERSEDED.labels(metrics.of_type(job.type)).inc()
     withdraw(step, replace(job, superseded_by=by), f"superseded by {by}", SUPERSEDED)
 
 

@@ -52,7 +52,7 @@ def requeue(step: Step, of: Job, error: str | None = None, *, uncount: bool = Fa
 
 def retry(step: Step, of: Job, delay: float, error: str | None) -> None:
     """Try a job again after `delay` seconds."""
-    metrics.RETRIES.labels(of.type).inc()
+    metrics.RETRIES.labels(metrics.of_type(of.type)).inc()
     if delay > 0:
         go_on_after(step, of, delay, error)
     else:  # a worker's backoff may be NaN
@@ -95,7 +95,7 @@ def end(
         ended = step.table.get(ended.job_id) or ended
     else:
         step.table.put(ended)
-    metrics.ENDED.labels(ended.type, status).inc()
+    metrics.ENDED.labels(metrics.of_type(ended.type), status).inc()
     return ended
 
 

@@ -66,14 +66,15 @@ class LinkAccess:
             return NotAdmitted(401, _DETAILS["missing"])
         address, text = address_of(remote), given.strip()
         if parse(text) is not None:  # nobody guesses one, so failures elsewhere do not stop it
-            return self._of_minted(text, address)
+            return self._of_minted(text)
         seconds = self._failures.wait_seconds(address)
         if seconds:
             told = f"too many wrong tokens came from this address: try again in {seconds} s"
             return NotAdmitted(429, told, seconds)
         if self._bootstrap is not None and hmac.compare_digest(_digest(text), self._bootstrap):
             return BOOTSTRAP
-        return self._refused("unknown", address)
+        self._failures.failed(address)
+        return NotAdmitted(401, _DETAILS["unknown"])
 
     def is_valid(self, grant: Grant) -> bool:
         """Return whether a connection may stay: its token still grants just this."""
@@ -82,13 +83,13 @@ class LinkAccess:
         found = self._book.grant(grant.id)
         return found is not None and self._granted(found) == grant
 
-    def _of_minted(self, text: str, address: str) -> Grant | NotAdmitted:
+    def _of_minted(self, text: str) -> Grant | NotAdmitted:
         if not self._is_known():
             late = "this owner has not read the tokens to their end yet: dial again soon"
             return NotAdmitted(503, late, 1)
         found = self._minted.of_token(text)
-        if isinstance(found, Denied):
-            return self._refused(found.reason, address)
+        if isinstance(found, Denied):  # nobody guesses one, so it is no failure of the address
+            return NotAdmitted(401, _DETAILS[found.reason])
         token = parse(text)
         grant = None if token is None else self._book.grant(token.id)
         granted = None if grant is None else self._granted(grant)
@@ -105,10 +106,6 @@ class LinkAccess:
         if grant.has_ended(self._now()) is not None or WORK not in self._book.permissions(grant):
             return None
         return Grant(grant.id, grant.name, grant.pools, grant.job_types, grant.tenants)
-
-    def _refused(self, reason: str, address: str) -> NotAdmitted:
-        self._failures.failed(address)
-        return NotAdmitted(401, _DETAILS[reason])
 
 
 def _digest(text: str) -> bytes:

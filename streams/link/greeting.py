@@ -13,6 +13,9 @@ from streams.serde.link.messages import VERSION, Hello, Refused, Welcome
 from streams.serde.records import Handler
 
 _MOST_CHARS = 1_000
+_MOST_HANDLERS = 1_000
+"""Each lease that is made looks at the types of those that are connected."""
+_LONGEST_TYPE = 255
 _NAME = re.compile(r"[^\s/@]{1,200}")
 
 
@@ -23,9 +26,10 @@ def refusal(hello: Hello, grant: Grant, terms: Terms) -> Refused | None:
         return Refused("version", message)
     if not _is_sound(hello):
         message = (
-            "a name has 1 to 200 characters without blanks, / and @, a boot is a UUIDv7, and "
-            f"numbers of policies are from 0 to {MOST:,}; the version of the code has "
-            f"{_MOST_CHARS:,} characters at most"
+            "a name has 1 to 200 printable characters without blanks, / and @, a boot is a UUIDv7, "
+            f"and there are {_MOST_HANDLERS:,} handlers at most; a type has 1 to {_LONGEST_TYPE} "
+            f"printable characters, numbers of policies are from 0 to {MOST:,}, and the version of "
+            f"the code has {_MOST_CHARS:,} characters at most"
         )
         return Refused("malformed", message)
     if hello.pool not in terms.pools:
@@ -58,10 +62,10 @@ def name_of(hello: Hello, grant: Grant) -> str:
     """The name of a worker, which all its boots share.
 
     The token is a part of it: so nobody with another token speaks for this worker, whatever name
-    and boot it says.
+    and boot it says. No pool has a colon in its name: so two workers have two names.
     """
     whose = f"@{grant.id}" if grant.id else ""
-    return f"{hello.pool}-{hello.name}{whose}"
+    return f"{hello.pool}:{hello.name}{whose}"
 
 
 def worker_id(hello: Hello, grant: Grant) -> str:
@@ -75,12 +79,14 @@ def _is_sound(hello: Hello) -> bool:
     except ValueError:
         return False
     canonical = str(boot) == hello.boot and boot.version == 7
-    sound = canonical and _NAME.fullmatch(hello.name) is not None
-    return sound and all(map(_is_within, hello.handlers))
+    named = _NAME.fullmatch(hello.name) is not None and hello.name.isprintable()
+    few = len(hello.handlers) <= _MOST_HANDLERS
+    return canonical and named and few and all(map(_is_within, hello.handlers))
 
 
 def _is_within(handler: Handler) -> bool:
     """Whether the stage can count with a policy, and write it into the records of jobs."""
     numbers = handler.max_attempts, handler.timeout_seconds, *handler.backoff
     counts = all(0 <= number <= MOST for number in numbers)
-    return counts and len(handler.code or "") <= _MOST_CHARS
+    named = 0 < len(handler.type) <= _LONGEST_TYPE and handler.type.isprintable()
+    return counts and named and len(handler.code or "") <= _MOST_CHARS

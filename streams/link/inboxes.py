@@ -10,6 +10,9 @@ from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.link import LINK
 from streams.runtime.processor import Record
 
+_MOST_TAKEN_BYTES = 4 * 1024 * 1024
+"""About so much is given out at once, so that a step ends in time, whatever commands ask for."""
+
 
 class Inboxes:
     """The waiting commands of each connection in their order, and those in flight. Not thread-safe.
@@ -35,14 +38,18 @@ class Inboxes:
     def take(self, limit: int, now: int) -> list[Record]:
         """Give out up to `limit` commands, with equal shares for the connections."""
         taken: list[Record] = []
-        while self._turns and len(taken) < limit:
+        room_bytes = _MOST_TAKEN_BYTES
+        while self._turns and len(taken) < limit and room_bytes > 0:
             share = max(1, (limit - len(taken)) // len(self._turns))
+            share_bytes = max(1, room_bytes // len(self._turns))
             for _ in range(len(self._turns)):
                 room = min(share, limit - len(taken))
-                if not room:  # the others are the first of the next step
+                if not room or room_bytes <= 0:  # the others are the first of the next step
                     break
                 peer = self._turns.popleft()
-                taken += [self._give_out(each, now) for each in _first(peer, room)]
+                for each in _first(peer, room, share_bytes):
+                    room_bytes -= len(each.value)
+                    taken.append(self._give_out(each, now))
                 if peer.waiting:
                     self._turns.append(peer)
         return taken
@@ -90,11 +97,14 @@ class Inboxes:
         return record
 
 
-def _first(peer: Peer, number: int) -> Iterator[Waiting]:
-    """Take the commands of a connection that wait longest."""
+def _first(peer: Peer, number: int, size: int) -> Iterator[Waiting]:
+    """Take the commands of a connection that wait longest: until they have so many bytes."""
     was_full = peer.full
     for _ in range(min(number, len(peer.waiting))):
+        if size <= 0:
+            break
         waiting = peer.waiting.popleft()
+        size -= len(waiting.value)
         peer.waiting_bytes -= len(waiting.value)
         yield waiting
     if was_full and not peer.full:

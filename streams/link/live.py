@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,7 @@ from streams.serde.sizes import MAX_JOB_TYPES_BYTES, MAX_VALUE_BYTES
 
 T = TypeVar("T")
 
+_LONGEST_NAME = 255
 _FRAMING_BYTES = 16 * 1024
 """Room for the names in a record beside its value or text."""
 
@@ -92,9 +94,8 @@ class Publishing:
 
     async def announce(self, connection: Connection, request: Announce) -> None:
         """Publish job types on `jobs.types`; see `_publish` for errors."""
-        found = request.types
+        found = _announced(connection.grant, request.types)
         for each in found.types:
-            _check_may_announce(connection.grant, each.name)
             _check_schemas(each)
         value = _encoded(JOB_TYPES, found)
         _check_size("the job types of an application", len(value), MAX_JOB_TYPES_BYTES)
@@ -162,15 +163,26 @@ def _check_size(what: str, size: int, most: int) -> None:
         raise PermanentError(f"{what} has {size:,} bytes, more than {most:,}")
 
 
-def _check_may_announce(grant: Grant, type_: str) -> None:
-    """Check that a worker may say what all tenants' jobs of a type look like."""
-    if not grant.allows_type(type_):
-        raise PermanentError(f"the worker's token does not allow the job type {type_!r}")
+def _announced(grant: Grant, found: records.JobTypes) -> records.JobTypes:
+    """Return what a worker may say of the job types that all tenants' jobs have.
+
+    What one says whose token names job types stands beside what others say of the application.
+    """
     if grant.tenants is not None and grant.job_types is None:
         raise PermanentError(
             "the worker's token is of some tenants, and job types are announced for all of them: "
             "make one that names its job types, too"
         )
+    for name in (found.app, *(each.name for each in found.types)):
+        if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            told = f"a name has 1 to {_LONGEST_NAME} printable characters"
+            raise PermanentError(f"{name[:_LONGEST_NAME]!r} is no name: {told}")
+    denied = [each.name for each in found.types if not grant.allows_type(each.name)]
+    if denied:
+        raise PermanentError(f"the worker's token does not allow the job type {denied[0]!r}")
+    if grant.job_types is None:
+        return found
+    return replace(found, app=f"{found.app} ({', '.join(sorted(grant.job_types))})")
 
 
 def _check_schemas(found: records.AnnouncedType) -> None:

@@ -47,6 +47,8 @@ log = structlog.get_logger(__name__)
 
 _MOST_TAKEN = 2_000
 """How many commands one step gets, so that heartbeats do not wait behind a long one."""
+_LONGEST_REASON = 500
+"""The characters of a refusal, which may quote what a worker sent."""
 _TOO_SLOW = Refused("too_slow", "the worker does not read what it is sent: its leases run out")
 _REPLACED = Refused(
     "replaced", "a later process of the same name is connected: give each its own TIDEGATE_INSTANCE"
@@ -158,7 +160,7 @@ class Owner:
         with self._lock:
             self._roster.collect()
             taken = self._inboxes.take(_MOST_TAKEN, now)
-            if len(taken) < _MOST_TAKEN:
+            if not self._inboxes:
                 self._heard_until = self._ticked_at
         self.stirred = self._roster.tell()
         return taken
@@ -281,6 +283,7 @@ class Owner:
     def _refuse(self, peer: Peer, refused: Refused) -> None:
         if peer.ended:
             return
+        refused = Refused(refused.reason, refused.message[:_LONGEST_REASON])
         metrics.REFUSED.labels(refused.reason).inc()
         log.warning(
             "a worker's connection is refused",

@@ -17,6 +17,7 @@ import structlog
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
 from streams.runtime.context import TaskContext
 from streams.runtime.link import LINK
+from streams.runtime.occasions import Occasions
 from streams.runtime.processor import BatchProcessor, Context, Processor, Record
 
 log = structlog.get_logger(__name__)
@@ -34,6 +35,7 @@ class ProcessorCalls:
         self._processor = processor
         self.batches = isinstance(processor, BatchProcessor)
         self.initiates = type(processor).initiate is not Processor.initiate
+        self._occasions = Occasions()
 
     def restoring(self, ctx: TaskContext) -> Generator[None]:
         """Run `restored` part by part.
@@ -72,7 +74,8 @@ class ProcessorCalls:
             raise
         except Exception as error:
             if read.topic == LINK and not isinstance(error, _OF_THE_MACHINE):
-                log.error("a worker's command raised", error=traceback.format_exc())
+                if self._occasions.is_told(error):
+                    log.error("a worker's command raised", error=traceback.format_exc())
                 raise PoisonRecord("not_handled", _cause(error)) from error
             self._fail(_at(read), error, _way_out(read, error))
 

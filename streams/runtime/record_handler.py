@@ -19,6 +19,7 @@ from streams.runtime import metrics, returned_letters
 from streams.runtime.context import TaskContext
 from streams.runtime.dead_keys import DeadKeys
 from streams.runtime.link import LINK
+from streams.runtime.occasions import Occasions
 from streams.runtime.processor import Header, Record
 from streams.runtime.processor_calls import ProcessorCalls
 from streams.runtime.stage import Stage
@@ -66,6 +67,7 @@ class RecordHandler:
         self._dead_keys = DeadKeys(stage, stores.by_name)
         self._taken = taken_by(stage.name)
         self._outputs_before = 0
+        self._occasions = Occasions()
 
     def restored(self) -> None:
         """The stores are complete."""
@@ -179,7 +181,7 @@ class RecordHandler:
         except StoreDamaged:
             raise
         except Exception as error:
-            if not isinstance(error, PoisonRecord):
+            if not isinstance(error, PoisonRecord) and self._occasions.is_told(error):
                 raised = traceback.format_exc()  # plain text: rendering it would take descriptors
                 log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()

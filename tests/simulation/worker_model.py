@@ -90,7 +90,7 @@ class WorkerModel:
         types: tuple[str, ...],
         version: int,
     ) -> None:
-        self.id = f"{pool}-{instance}/{boot}"
+        self.id = f"{pool}:{instance}/{boot}"
         self.instance, self.pool, self.version = instance, pool, version
         self.world, self.dice, self.outside = world, world.dice, world.outside
         self.alive = True

@@ -59,6 +59,17 @@ def test_a_type_nobody_handles_is_dead_with_its_name(desk: Desk) -> None:
     assert [letter.reason for letter in desk.dead_letters()] == ["unknown_type"]
 
 
+def test_a_dead_job_names_a_few_of_the_types_that_are_handled(desk: Desk) -> None:
+    """Workers of others may handle many, and its record has to hold them."""
+    types = tuple(f"{number:0255}" for number in range(1_000))
+    worker = ScriptedWorker(desk, types=types)
+    job_id = desk.event("t1")
+    worker.heartbeat()
+    worker.stay(140)
+    assert desk.job(job_id).end_reason == "unknown_type"
+    assert len(desk.job(job_id).last_error or "") < 4_000
+
+
 def test_a_day_is_the_default_and_it_needs_no_worker_at_all() -> None:
     desk = Desk()
     job_id = desk.event("t1")

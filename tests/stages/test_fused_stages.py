@@ -22,7 +22,7 @@ from streams.topology.load import load
 from streams.topology.model import StageDeclaration
 
 TOPOLOGY = replace(load(), routes=ROUTES)
-WORKER = "default-w1/b1"
+WORKER = "default:w1/b1"
 
 
 def stages(fused: bool) -> list[AnyStage]:

@@ -9,10 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.family import PAGE, Family, spec
+from support.family import PAGE, Family, end_wait, spec
 from support.waiter import sleep
 
-from streams.serde.records import Checkpoint, Enqueue, StepResult, Wait, WaitGroup
+from streams.serde.records import (
+    Checkpoint,
+    Ended,
+    Enqueue,
+    Replay,
+    StepResult,
+    Wait,
+    WaitGroup,
+)
 from streams.serde.step_ids import gathered_id, passed_id
 
 LISTS = PAGE + 60
@@ -103,3 +111,19 @@ def test_a_run_parks_for_no_more_waits_than_are_opened_at_once(
     family.park(parent, *(sleep(60, f"w{n}").in_groups(all_) for n in range(number)))
     assert family.desk.refusals() == ["too_many_waits"]
     assert family.job(parent.job_id).status == "running"
+
+
+def test_a_wait_for_a_job_of_another_tenant_tells_nothing_of_it(family: Family) -> None:
+    """Neither that it exists, nor which replay took its place."""
+    desk, parent = family.desk, family.root()
+    desk.submit("job_theirs", tenant="globex")
+    theirs = family.lease_of("job_theirs")
+    ended = Ended("", theirs.run_id, 0, "review", None, "who knows", None, 0, None)
+    desk.command(replace(ended, diverged="step"), "job_theirs", theirs.epoch)
+    replay = Replay("job_theirs", "vendor mended", False, "ops")
+    desk.command(replay, "job_secret", tenant="globex")
+    assert desk.job("job_theirs").replayed_as == "job_secret"
+    family.park(parent, end_wait("a", "job_theirs"))
+    (left,) = family.lease_of(parent.job_id).steps
+    told = "no job job_theirs of this tenant: it is not made yet, or forgotten"
+    assert left.message == f"a!end: {told}"

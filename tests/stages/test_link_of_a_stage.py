@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 from support.linked_stage import Roster, fused_linked_stage, linked_stage, linked_topology
 
 from streams.errors import StageFailed
@@ -128,6 +129,15 @@ def test_a_command_that_the_code_cannot_handle_is_undone_and_refused(office: Off
     office.say(b"count", b"crash", b"count")
     assert office.heard() == [(b"w1", b"1"), (b"w1", b"not_handled"), (b"w1", b"2")]
     assert office.driver.link()._in_flight == []
+
+
+def test_commands_that_the_code_cannot_handle_fill_no_log(office: Office) -> None:
+    """A worker may send thousands in a second, and each has a traceback."""
+    with capture_logs() as lines:
+        for _ in range(40):
+            office.say(b"crash")
+    told = [line for line in lines if line["log_level"] == "error"]
+    assert len(told) == len([1, 2, 4, 8, 16, 32])
 
 
 def test_a_failure_of_the_machine_ends_the_stage(office: Office) -> None:

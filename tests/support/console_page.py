@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"(?:`([^`\n]+)`[^`\n]*:\n\n)?^```(\w+) ?(.*)\n((?s:.*?))^``
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z"
 _COPIED = (
     r"\b(?:evt|idk|job|run|key)_[0-9a-z-]+",
-    r"(?<=default-0/)[0-9a-f-]{36}",
+    r"(?<=default:0/)[0-9a-f-]{36}",
     r"(?<=process )\d+",
     r"(?<=kill -9 )\d+",
     r"(?<=admin token: )\S+",

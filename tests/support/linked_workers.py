@@ -30,7 +30,7 @@ from streams.topology.model import LeasePolicy
 from support.linked_stage import Roster
 
 ALL = Grant("", "everything")
-TERMS = Terms("pipeline-0", 8, frozenset({"default", "gpu"}), LeasePolicy())
+TERMS = Terms("pipeline-0", 8, frozenset({"default", "gpu", "gpu-b"}), LeasePolicy())
 NOW = 1_750_000_000_000
 
 
@@ -87,7 +87,7 @@ class Partitions:
 
 def spoken(record: Record) -> tuple[str, int, int]:
     read = msgspec.json.decode(record.value or b"", type=Order)
-    name = (record.key or b"").decode().partition("/")[0].removeprefix("default-")
+    name = (record.key or b"").decode().partition("/")[0].removeprefix("default:")
     return name, read.partition, read.number
 
 

@@ -194,7 +194,7 @@ def _end(step: Step, job: Job, cancel: EventCancel) -> bool:
     """End a job, or have its worker end it; False if that was asked before."""
     if job.status in LEASED and job.cancel_requested:
         return False
-    metrics.EVENT_CANCELS.labels(job.type).inc()
+    metrics.EVENT_CANCELS.labels(metrics.of_type(job.type)).inc()
     stop(step, job, cancel.reason)
     return True
 

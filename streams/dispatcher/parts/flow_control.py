@@ -135,7 +135,7 @@ class FlowControl(Part):
             value = value_of(rule.by, job.event)
         if value:
             return value
-        metrics.FLOW_WITHOUT_VALUE.labels(job.type).inc()
+        metrics.FLOW_WITHOUT_VALUE.labels(metrics.of_type(job.type)).inc()
         if (job.type, rule.by) not in self._without_value:
             self._without_value.add((job.type, rule.by))
             log.warning(

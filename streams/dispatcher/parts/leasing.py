@@ -88,7 +88,7 @@ class Leasing(Part):
         step.start(run)
         if lease_spans.is_traced(run):
             step.ctx.on_commit(lease_spans.record, lease_spans.sent(run, partition, step.table))
-        metrics.ATTEMPTS.labels(job.type).inc()
+        metrics.ATTEMPTS.labels(metrics.of_type(job.type)).inc()
 
 
 def _is_first(job: Job) -> bool:

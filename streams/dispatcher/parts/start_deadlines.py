@@ -91,7 +91,7 @@ class StartDeadlines(Part):
         """End a job if its time is over; whether it is."""
         if job.expires_at is None or job.expires_at > step.now:
             return False
-        metrics.EXPIRED.labels(job.type).inc()
+        metrics.EXPIRED.labels(metrics.of_type(job.type)).inc()
         withdraw(step, job, "it had not begun in time (expires_after_seconds)", EXPIRED)
         return True
 

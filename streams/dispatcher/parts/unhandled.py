@@ -33,6 +33,7 @@ _UNHANDLED = b"B"
 _LISTENING_SECONDS = 120.0
 _PAUSE_SECONDS = 15.0
 _REST_SECONDS = 2.0
+_MOST_TOLD = 10
 _NOTE = "its type is handled again"
 
 Waiting = tuple[str, str | None]
@@ -103,7 +104,7 @@ class UnhandledTypes(Part):
             error = (
                 f"UnknownJobType: no worker of pool {job.pool!r} handled {job.type!r} for "
                 f"{self.topology.unhandled_ms / 3_600_000:g} h (handled there: "
-                f"{', '.join(sorted(self.shared.workers.types(job.pool))) or 'nothing'}): start a "
+                f"{_some_of(self.shared.workers.types(job.pool))}): start a "
                 "worker that does and the job goes on, or mend the route and replay"
             )
             bury(step, job, DEAD, error, reason=REASON)
@@ -145,6 +146,12 @@ def _comes_back(step: Step, job: Job) -> bool:
         return False
     # A scope has one live job: a replay may already work in this job's scope.
     return not any(map(is_live, in_scope(step, job.scope)))
+
+
+def _some_of(types: set[str]) -> str:
+    """The first few types, since workers may handle many."""
+    told = ", ".join(sorted(types)[:_MOST_TOLD]) or "nothing"
+    return told if len(types) <= _MOST_TOLD else f"{told} and others"
 
 
 def _key(job: Job) -> bytes:

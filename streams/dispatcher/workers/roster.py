@@ -72,7 +72,9 @@ class Roster:
             del self._rights[next(iter(self._rights))]
         if not worker.draining:
             place = worker.pool, frozenset(worker.handlers)
-            self._left[place] = max(worker.read_at + self._term, self._left.get(place, 0.0))
+            self._left[place] = max(worker.read_at + self._term, self._left.pop(place, 0.0))
+            if len(self._left) > _REMEMBERED:
+                del self._left[next(iter(self._left))]
 
     def pass_time(self, now: float) -> None:
         """Send no leases to those that fell silent: their terms would soon be over.

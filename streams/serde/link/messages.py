@@ -11,15 +11,20 @@ acknowledgement of a former copy never counts for one that its owner has dropped
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
+from streams.serde.link.bounds import MOST
 from streams.serde.records import Handler, JobTypes, Lease, LiveKind, Reply
 from streams.serde.records.approvals import Sealed
 
 VERSION = 1
 """The version of the protocol. An owner refuses a worker that speaks another one."""
+
+
+Number = Annotated[int, Meta(ge=-MOST, le=MOST)]
+"""A number that each language and record can hold."""
 
 
 class Message(Struct, frozen=True, tag_field="type"):
@@ -37,11 +42,11 @@ class Hello(Message, frozen=True, tag="hello"):
     With `check`, the owner says only whether it would take the worker, and closes the connection.
     """
 
-    version: int
+    version: Number
     name: str
     boot: str
     pool: str
-    slots: int
+    slots: Number
     handlers: tuple[Handler, ...]
     check: bool = False
 
@@ -54,21 +59,21 @@ class Beat(Message, frozen=True, tag="beat"):
     worker ends and takes no more.
     """
 
-    number: int
-    limit: int
+    number: Number
+    limit: Number
     draining: bool = False
 
 
 class Order(Message, frozen=True, tag="command"):
     """A command for the owner of a partition, as one of `streams.serde.link.commands`."""
 
-    partition: int
-    number: int
+    partition: Number
+    number: Number
     kind: str
     body: Raw
     tenant_id: str = ""
     job_id: str = ""
-    epoch: int = 0
+    epoch: Number = 0
 
 
 class Body(Message, frozen=True, tag="body"):
@@ -78,11 +83,11 @@ class Body(Message, frozen=True, tag="body"):
     ended; without either, it is the event of a job of one event.
     """
 
-    request: int
-    partition: int
+    request: Number
+    partition: Number
     job_id: str
-    epoch: int
-    index: int | None = None
+    epoch: Number
+    index: Number | None = None
     wait: str = ""
 
 
@@ -92,10 +97,10 @@ class Seal(Message, frozen=True, tag="seal"):
     `place` says what it belongs to, as `streams.serde.link.places` writes it.
     """
 
-    request: int
-    partition: int
+    request: Number
+    partition: Number
     job_id: str
-    epoch: int
+    epoch: Number
     place: str
     text: str
 
@@ -103,10 +108,10 @@ class Seal(Message, frozen=True, tag="seal"):
 class Unseal(Message, frozen=True, tag="unseal"):
     """Asks to open what was sealed for a job of the same tenant, at the same place: JSON text."""
 
-    request: int
-    partition: int
+    request: Number
+    partition: Number
     job_id: str
-    epoch: int
+    epoch: Number
     place: str
     sealed: Sealed
 
@@ -114,34 +119,34 @@ class Unseal(Message, frozen=True, tag="unseal"):
 class Live(Message, frozen=True, tag="live"):
     """What a run says while it runs. The meaning of `kind` and `n` is that of docs/live.md."""
 
-    request: int
-    partition: int
+    request: Number
+    partition: Number
     job_id: str
-    epoch: int
+    epoch: Number
     run_id: str
-    at: int
+    at: Number
     kind: LiveKind
     step: str
-    n: int
+    n: Number
     text: str
 
 
 class Progress(Message, frozen=True, tag="progress"):
     """How far a run is; `value` is JSON text."""
 
-    request: int
-    partition: int
+    request: Number
+    partition: Number
     job_id: str
-    epoch: int
+    epoch: Number
     run_id: str
-    at: int
+    at: Number
     value: str
 
 
 class Announce(Message, frozen=True, tag="announce"):
     """The job types of the application, with the schemas of their inputs and results."""
 
-    request: int
+    request: Number
     types: JobTypes
 
 

@@ -234,7 +234,7 @@ class ScriptedOwner:
             return
         session.hello = hello
         times = self._terms.heartbeat, self._terms.term, self._terms.margin
-        worker_id = f"{hello.pool}-{hello.name}/{hello.boot}"
+        worker_id = f"{hello.pool}:{hello.name}/{hello.boot}"
         welcome = Welcome(VERSION, worker_id, self._name, 8, self._owned, *times)
         await self._send(session, frames.frame([welcome]))
 

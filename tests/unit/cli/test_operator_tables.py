@@ -235,10 +235,10 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
         "kind": "error",
         "at": AT,
         "error": cause * 2,
-        "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d",
+        "worker_id": "default:0/01a22153-9b26-7707-98ec-86dce9eb522d",
     }
     listed([run], job_tables._HISTORY, None)
-    assert "default-0  PermanentError: no address of grace" in re.sub(
+    assert "default:0  PermanentError: no address of grace" in re.sub(
         r"\x1b\[[0-9;]*m", "", capsys.readouterr().out
     )
 

@@ -172,6 +172,16 @@ def test_an_address_that_failed_often_waits_and_a_minted_token_is_taken_from_it(
     assert gate.admitted(SECRET) == BOOTSTRAP
 
 
+def test_workers_with_an_ended_token_keep_nobody_at_their_address_out() -> None:
+    """They dial again every 5 seconds, perhaps behind the same proxy."""
+    gate = Gate()
+    token, grant = gate.token()
+    gate.write(grant.revoked(NOW, "operator"), NOW + 1)
+    for _ in range(MOST):
+        assert (gate.refused(token.text), gate.refused(mint().text)) == (401, 401)
+    assert gate.admitted(SECRET) == BOOTSTRAP
+
+
 def test_addresses_of_one_ipv6_network_count_together() -> None:
     gate = Gate()
     for number in range(MOST):

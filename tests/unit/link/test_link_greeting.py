@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.linked_workers import ALL, Partitions, boot, hello, order
+from support.linked_workers import ALL, Partitions, boot, handler, hello, order
 
 from streams.link.grant import Grant
 from streams.serde.link.messages import Hello, Refused, Welcome
@@ -37,6 +37,12 @@ def reason(partitions: Partitions, said: Hello, grant: Grant = ALL) -> str:
         ({"name": "a/b"}, "malformed"),
         ({"name": "a@tok_2"}, "malformed"),
         ({"name": "a" * 201}, "malformed"),
+        ({"name": "a\x1b[2J"}, "malformed"),
+        ({"name": "a\u202eb"}, "malformed"),
+        ({"handlers": (handler("mail\x1b[2J"),)}, "malformed"),
+        ({"handlers": (handler(""),)}, "malformed"),
+        ({"handlers": (handler("m" * 256),)}, "malformed"),
+        ({"handlers": tuple(handler(f"m{n}") for n in range(1_001))}, "malformed"),
         ({"boot": "b1"}, "malformed"),
         ({"boot": "0192F8E0-0000-7000-8000-000000000000"}, "malformed"),
         ({"boot": "a4e8c1b2-3f5d-4c6e-9a7b-8c9d0e1f2a3b"}, "malformed"),
@@ -106,8 +112,36 @@ def test_nobody_takes_the_place_of_a_worker_with_another_token(partitions: Parti
     (theirs,), (own,) = thief.receive(), victim.receive()
     assert isinstance(theirs, Welcome)
     assert isinstance(own, Welcome)
-    assert theirs.worker_id == f"default-w1@tok_2/{same}"
-    assert own.worker_id == f"default-w1/{same}"
+    assert theirs.worker_id == f"default:w1@tok_2/{same}"
+    assert own.worker_id == f"default:w1/{same}"
+
+
+def test_workers_of_two_pools_have_two_names(partitions: Partitions) -> None:
+    """Together, the names of pool and worker are the same text, but for the sign between them."""
+    first = partitions.dial(hello("b-c", pool="gpu"))
+    second = partitions.dial(hello("c", pool="gpu-b"))
+    assert not first.ended
+    assert not second.ended
+    (one,), (two,) = first.receive(), second.receive()
+    assert isinstance(one, Welcome)
+    assert isinstance(two, Welcome)
+    assert one.worker_id.partition("/")[0] != two.worker_id.partition("/")[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        hello(pool="p" * 1_000_000),
+        hello("w", "", "gpu", *(f"{n:0255}" for n in range(1_000))),
+        msgspec.structs.replace(hello(), version=2**60),
+    ],
+    ids=["pool", "types", "version"],
+)
+def test_a_refusal_quotes_little_of_what_a_worker_sent(partitions: Partitions, said: Hello) -> None:
+    """It stands in the owner's log, too."""
+    (refused,) = partitions.dial(said, NARROW).receive()
+    assert isinstance(refused, Refused)
+    assert len(refused.message) <= 500
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,29 @@ async def test_a_worker_announces_the_types_of_its_token_alone() -> None:
     of_some = Grant("t", "t", tenants=frozenset({"acme"}))
     assert "names its job types" in (await refused(desk, types("a"), Wire(grant=of_some))).message
     await done(desk, types("refund.card"), Wire(grant=grant))
+
+
+async def test_a_limited_token_replaces_no_announcement_of_others() -> None:
+    """An announcement replaces the one before it: with no types, it takes all of them away."""
+    desk = LinkDesk()
+    of_some = Wire(grant=Grant("t", "t", tenants=frozenset({"acme"})))
+    assert (await refused(desk, types(), of_some)).permanent
+    limited = Wire(grant=Grant("t", "t", job_types=("refund.*", "mail")))
+    await done(desk, types("mail"), limited)
+    ((_, key, value, partition),) = desk.printed.records
+    app = "shop (mail, refund.*)"
+    assert (key, partition) == (app.encode(), partition_for(app, PARTITIONS))
+    assert JOB_TYPES.decode(value or b"").app == app
+
+
+@pytest.mark.parametrize("name", ["", "refund\nmail", "x" * 256, "\x1b[2J"])
+async def test_a_name_that_people_cannot_read_is_not_announced(name: str) -> None:
+    desk = LinkDesk()
+    assert (await refused(desk, types(name))).permanent
+    said = types("mail")
+    odd = changed(said, types=replace(said.types, app=name))
+    assert (await refused(desk, odd)).permanent
+    assert desk.printed.records == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec import Raw
 from support.linked_workers import (
     NOW,
     TERMS,
@@ -34,7 +35,7 @@ def partitions() -> Partitions:
 def test_a_worker_is_welcomed_with_what_it_has_to_know(partitions: Partitions) -> None:
     said = hello("w1", boot(), "gpu")
     (welcome,) = partitions.dial(said).receive()
-    assert welcome == Welcome(1, f"gpu-w1/{said.boot}", "pipeline-0", 8, (0, 1), 5, 30, 5)
+    assert welcome == Welcome(1, f"gpu:w1/{said.boot}", "pipeline-0", 8, (0, 1), 5, 30, 5)
 
 
 def test_a_command_becomes_a_record_of_its_worker(partitions: Partitions) -> None:
@@ -164,6 +165,30 @@ def test_a_flooding_worker_does_not_keep_a_quiet_one_waiting(partitions: Partiti
     assert len(taken) <= 2_000
     numbers = [number for name, _, number in taken if name == "flood"]
     assert numbers == list(range(len(numbers)))
+
+
+def test_large_commands_are_shared_out_over_steps() -> None:
+    """What a command asks for grows with its size, and a step has to end in time."""
+    partitions = Partitions(0)
+    workers = [partitions.welcomed(f"w{n}")[0] for n in range(3)]
+    large = Raw(b'"' + b"x" * 1_000_000 + b'"')
+    for number in range(4):
+        for worker in workers:
+            worker.send(msgspec.structs.replace(order(0, number), body=large))
+    steps = [partitions.numbers() for _ in range(4)]
+    assert [len(step) for step in steps] == [6, 6, 0, 0]
+    assert [name for name, _, _ in steps[0]] == ["w0", "w0", "w1", "w1", "w2", "w2"]
+    assert not partitions.owner.waiting
+
+
+@pytest.mark.parametrize("field", ["number", "limit"])
+def test_a_beat_has_numbers_that_records_and_gauges_hold(field: str) -> None:
+    partitions = Partitions(0)
+    worker, _ = partitions.welcomed()
+    worker.send_frame(f'[{{"type":"beat","number":1,"limit":1,"{field}":1{"0" * 400}}}]'.encode())
+    (refused,) = worker.receive()
+    assert isinstance(refused, Refused)
+    assert refused.reason == "malformed"
 
 
 def test_more_workers_than_one_step_can_serve_have_turns(
@@ -297,7 +322,7 @@ def test_what_was_decided_for_a_connection_does_not_go_to_the_next_one(
 
 
 def test_outputs_for_nobody_are_dropped(partitions: Partitions) -> None:
-    partitions.commit([], to("default-w1/b", Wanted()))
+    partitions.commit([], to("default:w1/b", Wanted()))
 
 
 def test_requests_are_the_servers_to_answer(partitions: Partitions) -> None:

@@ -85,7 +85,7 @@ async def test_requests_are_answered_beside_the_stage(
         await worker.send(hello("w1"), Body(7, 0, "job_1", 1))
         await worker.until(lambda message: message == Done(7))
         (asking,) = services.answering.connections
-        assert (asking.worker_id[:10], asking.grant) == ("default-w1", Grant("", "all"))
+        assert (asking.worker_id[:10], asking.grant) == ("default:w1", Grant("", "all"))
     await eventually(lambda: services.answering.ended == [asking.worker_id])
     await eventually(lambda: not partitions.owner.connected)
 
