@@ -48,7 +48,7 @@ def drain(
     It holds for each later process of the same name, and through restarts of all processes, until
     the worker is resumed.
 
-    Example: tidegate workers drain default-agents-0 --reason "its node is replaced"
+    Example: tidegate workers drain default:agents-0 --reason "its node is replaced"
     """
     found = api.post("/v1/limits/pause", _body(worker, by) | {"reason": reason})
     if found["warning"]:
@@ -60,7 +60,7 @@ def drain(
 def resume(api: Api, worker: Worker, by: By = None) -> Answer:
     """Give a drained worker leases again.
 
-    Example: tidegate workers resume default-agents-0
+    Example: tidegate workers resume default:agents-0
     """
     return api.post("/v1/limits/resume", _body(worker, by))
 

@@ -99,7 +99,7 @@ async def test_a_second_pause_replaces_who_and_why(desk: OperatorDesk) -> None:
         ({**PAUSE, "value": "a\0b"}, 422, "invalid-request"),
         ({**PAUSE, "scope": "pool", "value": "slow"}, 422, "invalid-request"),
         ({**PAUSE, "scope": "tenant", "value": "nobody"}, 404, "tenant-unknown"),
-        ({**PAUSE, "scope": "worker", "value": "default-w1/b1"}, 422, "invalid-request"),
+        ({**PAUSE, "scope": "worker", "value": "default:w1/b1"}, 422, "invalid-request"),
     ],
 )
 async def test_what_cannot_be_paused_is_refused(
@@ -165,20 +165,20 @@ def event(source: str) -> EventInfo:
 
 
 async def test_a_worker_is_drained_by_its_name_in_each_partition(desk: OperatorDesk) -> None:
-    has(desk, *(make_job(f"job_{n}", status="running", worker_id="default-w1/b1") for n in (1, 2)))
-    drain = {"scope": "worker", "value": "default-w1", "reason": "its node is replaced"}
+    has(desk, *(make_job(f"job_{n}", status="running", worker_id="default:w1/b1") for n in (1, 2)))
+    drain = {"scope": "worker", "value": "default:w1", "reason": "its node is replaced"}
     assert (await call(desk, "pause", **drain))[1]["warning"] is None
     assert len(desk.tenant_records) == desk.topology.partitions
     (worker,) = (await shown(desk, "/v1/workers"))["workers"]
-    assert (worker["worker"], worker["running"]) == ("default-w1", 2)
+    assert (worker["worker"], worker["running"]) == ("default:w1", 2)
     assert worker["drained"]["reason"] == "its node is replaced"
-    assert (await call(desk, "resume", scope="worker", value="default-w1"))[0] == 200
+    assert (await call(desk, "resume", scope="worker", value="default:w1"))[0] == 200
     (worker,) = (await shown(desk, "/v1/workers"))["workers"]
     assert worker["drained"] is None
 
 
 async def test_a_worker_at_which_nothing_runs_is_drained_with_a_warning(desk: OperatorDesk) -> None:
-    drain = {"scope": "worker", "value": "default-w9", "reason": "x"}
+    drain = {"scope": "worker", "value": "default:w9", "reason": "x"}
     assert "no job runs" in (await call(desk, "pause", **drain))[1]["warning"]
     (worker,) = (await shown(desk, "/v1/workers"))["workers"]
-    assert (worker["worker"], worker["running"]) == ("default-w9", 0)
+    assert (worker["worker"], worker["running"]) == ("default:w9", 0)
