@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from streams import dispatcher, scheduler
@@ -273,10 +274,9 @@ class Desk:
         self.driver.pipe("jobs.commands", b"acme", value, partition=self.partition)
 
     def _worker_of(self, body: CommandBody) -> str:
-        named = getattr(body, "worker_id", "")
-        run_id = getattr(body, "run_id", "")
-        found = [lease.worker_id for lease in self.leases() if lease.run_id == run_id]
-        return named or next(iter(found), "w1/b1")
+        self._read()
+        named: str = getattr(body, "worker_id", "")
+        return named or self._workers.get(getattr(body, "run_id", ""), "w1/b1")
 
     def submit(
         self,
@@ -322,12 +322,35 @@ class Desk:
 
     def said(self) -> list[tuple[str, FromOwner]]:
         """What was said to workers over the link, in that order: to whom, and what."""
-        records = self.driver.output(LINK)
-        return [((r.key or b"").decode(), decoded.said(r.value or b"")) for r in records]
+        self._read()
+        return list(self._said)
 
     def leases(self) -> list[Lease]:
         """Every lease, in the order in which they were sent."""
-        return [message.lease for _, message in self.said() if isinstance(message, Leased)]
+        self._read()
+        return list(self._leases)
+
+    def _read(self) -> None:
+        """Read what was said since the last time: many tests ask for all of it after each step."""
+        for record in self.driver.output(LINK)[len(self._said) :]:
+            message = decoded.said(record.value or b"")
+            self._said.append(((record.key or b"").decode(), message))
+            if isinstance(message, Leased):
+                self._leases.append(message.lease)
+                self._workers.setdefault(message.lease.run_id, message.lease.worker_id)
+
+    @cached_property
+    def _said(self) -> list[tuple[str, FromOwner]]:
+        return []
+
+    @cached_property
+    def _leases(self) -> list[Lease]:
+        return []
+
+    @cached_property
+    def _workers(self) -> dict[str, str]:
+        """By run, the worker that got its lease first."""
+        return {}
 
     def lease(self, job_id: str) -> Lease:
         """The newest lease of a job."""
