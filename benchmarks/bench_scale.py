@@ -40,6 +40,7 @@ from streams.dispatcher.workers.roster import Roster
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.clock import VirtualClock
 from streams.runtime.context import TaskContext
+from streams.runtime.link import Rights
 from streams.serde.job_states import PENDING, RUNNING
 from streams.serde.link import commands, frames
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
@@ -177,7 +178,7 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded
 
 def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
     """The first worker comes, and punctuations follow until every lane has its place."""
-    dispatcher.shared.workers.roster.connected("w/1", "default", HANDLERS, None)
+    dispatcher.shared.workers.roster.connected("w/1", "default", HANDLERS, Rights())
     dispatcher.shared.unrouted = False  # the topology is the one of before
     queue = dispatcher.shared.queue.queues["default"]
     took = timed(lambda: punctuate(dispatcher, ctx), 1)
@@ -245,7 +246,7 @@ def heard(workers: int) -> list[Bounded]:
     for number in range(workers):
         name = f"w{number}/1"
         leases = tuple(HeldLease(f"job_{number:025d}{n}", 1, False) for n in range(2))
-        roster.connected(name, "default", HANDLERS, None)
+        roster.connected(name, "default", HANDLERS, Rights())
         roster.heard(name, 1, 4, draining=False, now=NOW / 1000)
         for held in leases:
             registry.changed(Change(held.job_id, None, running(name)))

@@ -31,6 +31,7 @@ from streams.link.server import Access, LinkServer
 from streams.link.terms import Terms
 from streams.process.boot_clock import boot_seconds
 from streams.runtime.link import LINK as LINK_TOPIC
+from streams.runtime.link import Rights
 from streams.runtime.processor import Record
 from streams.serde.ids import new_id
 from streams.serde.link import commands, frames
@@ -144,7 +145,7 @@ class ScriptedDispatcher:
         worker_id: str,
         pool: str,
         handlers: Sequence[Handler],
-        tenants: frozenset[str] | None,
+        rights: Rights,
     ) -> None:
         self._worker_id = worker_id
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+
+from streams.runtime.link import Rights
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,19 @@ class Grant:
     job_types: tuple[str, ...] | None = None
     tenants: frozenset[str] | None = None
 
+    @property
+    def rights(self) -> Rights:
+        """What the worker may run, and declare."""
+        return Rights(self.tenants, self.pools, self.job_types)
+
     def allows_pool(self, pool: str) -> bool:
         """Return whether the worker may take work of a pool."""
-        return _is_one_of(self.pools, pool)
+        return self.rights.allows_pool(pool)
 
     def allows_type(self, type_: str) -> bool:
         """Return whether the worker may run jobs of a type."""
-        return _is_one_of(self.job_types, type_)
+        return self.rights.allows_type(type_)
 
     def covers(self, tenant_id: str) -> bool:
         """Return whether the worker may run jobs of a tenant."""
         return self.tenants is None or tenant_id in self.tenants
-
-
-def _is_one_of(patterns: Sequence[str] | None, name: str) -> bool:
-    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)

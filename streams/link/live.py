@@ -58,6 +58,7 @@ class Publishing:
         bounds: Bounds | None = None,
         clock: Callable[[], float] = time.monotonic,
         is_erased: Callable[[str], bool] = lambda _: False,
+        pool_of: Callable[[str], str] = lambda _: "default",
     ) -> None:
         self._jobs = jobs
         self._publisher = publisher
@@ -65,6 +66,7 @@ class Publishing:
         self._bounds = bounds or Bounds()
         self._clock = clock
         self._is_erased = is_erased
+        self._pool_of = pool_of
         self._flows: WeakKeyDictionary[Connection, Flow] = WeakKeyDictionary()
 
     async def live(self, connection: Connection, request: Live) -> None:
@@ -94,7 +96,7 @@ class Publishing:
 
     async def announce(self, connection: Connection, request: Announce) -> None:
         """Publish job types on `jobs.types`; see `_publish` for errors."""
-        found = _announced(connection.grant, request.types)
+        found = _announced(connection.grant, request.types, self._pool_of)
         for each in found.types:
             _check_schemas(each)
         value = _encoded(JOB_TYPES, found)
@@ -163,10 +165,13 @@ def _check_size(what: str, size: int, most: int) -> None:
         raise PermanentError(f"{what} has {size:,} bytes, more than {most:,}")
 
 
-def _announced(grant: Grant, found: records.JobTypes) -> records.JobTypes:
+def _announced(
+    grant: Grant, found: records.JobTypes, pool_of: Callable[[str], str]
+) -> records.JobTypes:
     """Return what a worker may say of the job types that all tenants' jobs have.
 
-    What one says whose token names job types stands beside what others say of the application.
+    What one says whose token names job types or pools stands beside what others say of the
+    application.
     """
     if grant.tenants is not None and grant.job_types is None:
         raise PermanentError(
@@ -177,12 +182,14 @@ def _announced(grant: Grant, found: records.JobTypes) -> records.JobTypes:
         if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
             told = f"a name has 1 to {_LONGEST_NAME} printable characters"
             raise PermanentError(f"{name[:_LONGEST_NAME]!r} is no name: {told}")
-    denied = [each.name for each in found.types if not grant.allows_type(each.name)]
-    if denied:
-        raise PermanentError(f"the worker's token does not allow the job type {denied[0]!r}")
-    if grant.job_types is None:
-        return found
-    return replace(found, app=f"{found.app} ({', '.join(sorted(grant.job_types))})")
+    for name in (each.name for each in found.types):
+        if not grant.allows_type(name):
+            raise PermanentError(f"the worker's token does not allow the job type {name!r}")
+        if not grant.allows_pool(pool := pool_of(name)):
+            told = f"does not allow the pool {pool} of the job type {name!r}"
+            raise PermanentError(f"the worker's token {told}")
+    limits = grant.job_types or [f"pool {pool}" for pool in grant.pools or ()]
+    return replace(found, app=f"{found.app} ({', '.join(sorted(limits))})") if limits else found
 
 
 def _check_schemas(found: records.AnnouncedType) -> None:

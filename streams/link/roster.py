@@ -59,7 +59,7 @@ class Roster:
         who, hello = peer.worker_id, peer.hello
         if here and hello is not None:
             self._known[who] = peer
-            self._workers.connected(who, hello.pool, hello.handlers, peer.grant.tenants)
+            self._workers.connected(who, hello.pool, hello.handlers, peer.grant.rights)
         elif self._known.get(who) is peer:
             del self._known[who]
             self._workers.gone(who)

@@ -62,7 +62,13 @@ class Services:
         self.answering = Answering(
             Bodies(self.jobs, keyring, payloads.fetch),
             Sealing(self.jobs, keyring),
-            Publishing(self.jobs, self._producer, topology.partitions, is_erased=keyring.is_erased),
+            Publishing(
+                self.jobs,
+                self._producer,
+                topology.partitions,
+                is_erased=keyring.is_erased,
+                pool_of=lambda type_: topology.job_type(type_).pool,
+            ),
         )
 
     @property

@@ -13,6 +13,8 @@ had read the command.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 from streams.runtime.context import Output
@@ -22,6 +24,27 @@ from streams.state.overlay import Overlay
 
 LINK = "link"
 """The logical topic of the link. No topology declares it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a worker's token allows: tenants, and names or globs of pools and types; None: each."""
+
+    tenants: frozenset[str] | None = None
+    pools: tuple[str, ...] | None = None
+    job_types: tuple[str, ...] | None = None
+
+    def allows_pool(self, pool: str) -> bool:
+        """Whether the worker may take work of a pool."""
+        return _is_one_of(self.pools, pool)
+
+    def allows_type(self, type_: str) -> bool:
+        """Whether the worker may run jobs of a type."""
+        return _is_one_of(self.job_types, type_)
+
+
+def _is_one_of(patterns: Sequence[str] | None, name: str) -> bool:
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class Workers(Protocol):
@@ -35,9 +58,9 @@ class Workers(Protocol):
         worker_id: str,
         pool: str,
         handlers: Sequence[Handler],
-        tenants: frozenset[str] | None,
+        rights: Rights,
     ) -> None:
-        """A worker is connected; `tenants` are those whose jobs it may run, None: of all."""
+        """A worker is connected, with the rights of its token."""
 
     def heard(self, worker_id: str, beat: int, limit: int, draining: bool, now: float) -> None:
         """A beat of a connected worker was read at `now`, seconds of `Clock.monotonic`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from streams.runtime.link import Workers
+from streams.runtime.link import Rights, Workers
 from streams.runtime.processor import Record
 from streams.serde.records import Handler
 
@@ -29,11 +29,13 @@ class MemoryLink:
         pool: str,
         handlers: Sequence[Handler] = (),
         tenants: frozenset[str] | None = None,
+        job_types: tuple[str, ...] | None = None,
     ) -> None:
         """Have a worker dial; see `Workers.connected`."""
         self._connected.add(worker_id)
         self._told = True
-        self._workers.connected(worker_id, pool, handlers, tenants)
+        rights = Rights(tenants, job_types=job_types)
+        self._workers.connected(worker_id, pool, handlers, rights)
 
     def beat(
         self, worker_id: str, number: int, limit: int, now: float, *, draining: bool = False

@@ -228,3 +228,29 @@ def test_a_time_that_has_fired_is_not_fired_again_by_one_that_was_removed_before
     assert works.times("all") == ["06-15 15:07:00"]
     works.driver.advance(MINUTE)
     assert works.times("all") == ["06-15 15:07:00", "06-15 15:08:00"]
+
+
+LIMITED = "default-hostile/b1"
+
+
+def declared_by_a_limited_worker(works: Clockwork, *schedules: DeclaredSchedule) -> None:
+    """By a worker whose token allows some job types alone."""
+    link = works.driver.link()
+    if LIMITED not in link.dialed:
+        link.connect(LIMITED, "default", job_types=("refund.*",))
+    works.order(LIMITED, DeclareSchedules("support", schedules), tenant="")
+    works.driver.advance(0.3)
+
+
+def test_a_limited_token_declares_schedules_of_its_job_types_alone(works: Clockwork) -> None:
+    declared_by_a_limited_worker(works, each("mine", job="refund.card"), each("other", job="mail"))
+    assert names(works) == []
+    declared_by_a_limited_worker(works, each("mine", job="refund.card"))
+    assert names(works) == [("acme", "mine"), ("beta", "mine")]
+
+
+def test_a_limited_token_removes_no_schedules_of_other_job_types(works: Clockwork) -> None:
+    works.declare(each("theirs", job="mail"))
+    declared_by_a_limited_worker(works)
+    declared_by_a_limited_worker(works, each("mine", job="refund.card"))
+    assert names(works) == [("acme", "theirs"), ("beta", "theirs")]

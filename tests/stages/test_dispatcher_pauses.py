@@ -8,6 +8,7 @@ import pytest
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.dispatcher.workers.roster import Roster
+from streams.runtime.link import Rights
 from streams.serde.records import Handler, Lease
 from streams.topology.limits import Limit
 from streams.topology.model import LeasePolicy
@@ -326,7 +327,7 @@ def test_a_drain_whose_step_is_taken_back_is_read_again(desk: Desk, worker: Scri
 def test_a_partition_that_moves_away_drains_nothing_any_more() -> None:
     """Its next owner does, and this process has perhaps no other partition that says so."""
     roster = Roster(LeasePolicy())
-    roster.connected("w1/b1", "default", [Handler("mail", 3, (10,), 300)], None)
+    roster.connected("w1/b1", "default", [Handler("mail", 3, (10,), 300)], Rights())
     roster.heard("w1/b1", 1, 5, False, 0.0)
     roster.drain(0, "w1", True)
     roster.drain(1, "w1", True)

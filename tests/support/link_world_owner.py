@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams.link.owner import Owner
 from streams.link.terms import Terms
+from streams.runtime.link import Rights
 from streams.runtime.processor import Record
 from streams.serde.link import commands
 from streams.serde.link.messages import Answer, Leased, Message, Wanted
@@ -72,7 +73,7 @@ class OwnerProcess:
     # The stage's `Workers`.
 
     def connected(
-        self, worker_id: str, pool: str, handlers: Sequence[Handler], tenants: frozenset[str] | None
+        self, worker_id: str, pool: str, handlers: Sequence[Handler], rights: Rights
     ) -> None:
         self.views[worker_id] = View()
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from streams.errors import PoisonRecord
-from streams.runtime.link import LINK
+from streams.runtime.link import LINK, Rights
 from streams.runtime.processor import Context, Processor, Record
 from streams.runtime.stage import FusedStage, Stage
 from streams.serde.records import Handler
@@ -32,9 +32,10 @@ class Roster:
         worker_id: str,
         pool: str,
         handlers: Sequence[Handler],
-        tenants: frozenset[str] | None,
+        rights: Rights,
     ) -> None:
-        self.calls.append(("connected", worker_id, pool, tuple(h.type for h in handlers), tenants))
+        types = tuple(handler.type for handler in handlers)
+        self.calls.append(("connected", worker_id, pool, types, rights.tenants))
 
     def heard(self, worker_id: str, beat: int, limit: int, draining: bool, now: float) -> None:
         self.calls.append(("heard", worker_id, beat, limit, draining, now))

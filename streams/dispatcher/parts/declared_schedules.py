@@ -28,6 +28,7 @@ from streams.dispatcher.schedule import changed, created, planned
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.errors import PoisonRecord
+from streams.runtime.link import Rights
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
 from streams.schedules.definition import ID, check
@@ -207,11 +208,20 @@ class DeclaredSchedules(Part):
     def _check_rights(self, step: Step, schedules: Iterable[DeclaredSchedule]) -> None:
         if step.sender is None:
             return
-        tenants = self.shared.workers.roster.tenants_of(step.sender)
-        others = {each.tenant for each in schedules} - (tenants or set())
-        if tenants is not None and others:
+        rights = self.shared.workers.roster.rights_of(step.sender)
+        others = {each.tenant for each in schedules} - (rights.tenants or set())
+        if rights.tenants is not None and others:
             told = ", ".join(sorted(others))
             raise PoisonRecord("not_allowed", f"this worker declares nothing for tenant {told}")
+        types = {each.spec.job for each in schedules}
+        denied = sorted(type_ for type_ in types if not self._may_have(rights, type_))
+        if denied:
+            told = ", ".join(denied)
+            raise PoisonRecord("not_allowed", f"this worker declares no schedule of jobs {told}")
+
+    def _may_have(self, rights: Rights, type_: str) -> bool:
+        pool = self.topology.job_type(type_).pool
+        return rights.allows_type(type_) and rights.allows_pool(pool)
 
     def _note(self, app: str, schedules: tuple[DeclaredSchedule, ...]) -> None:
         self._declared[app] = schedules

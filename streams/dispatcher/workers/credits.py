@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sortedcontainers import SortedList
 
 from streams.dispatcher.workers.turns import Turns
+from streams.runtime.link import Rights
 from streams.serde.records import Handler
 
 _LOOKED_AT = 64
@@ -37,6 +38,7 @@ class Worker:
     pool: str
     tenants: Tenants
     handlers: dict[str, Handler] = field(default_factory=dict)
+    rights: Rights = field(default_factory=Rights)
     limit: int = 0
     sent: int = 0
     beat: int = 0

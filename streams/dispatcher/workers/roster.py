@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from streams.dispatcher.workers.credits import Able, Crew, Pool, Tenants, Worker
+from streams.dispatcher.workers.credits import Able, Crew, Pool, Worker
 from streams.dispatcher.workers.leases import split_worker
+from streams.runtime.link import Rights
 from streams.serde.records import Handler
 from streams.topology.model import LeasePolicy
 
-_NOBODY: frozenset[str] = frozenset()
+_NOTHING = Rights(frozenset(), (), ())
 _SILENT_HEARTBEATS = 2.5
 _REMEMBERED = 1_000
 """Of so many workers whose connection has ended, what they may run stays known."""
@@ -30,20 +31,20 @@ class Roster:
         self._heard: OrderedDict[str, Worker] = OrderedDict()  # longest silent first
         self._pools: dict[str, Pool] = {}
         self._left: dict[tuple[str, frozenset[str]], float] = {}  # until when their types count
-        self._rights: dict[str, Tenants] = {}  # of those that are gone
+        self._rights: dict[str, Rights] = {}  # of those that are gone
         self._drained: dict[str, set[int]] = {}  # by name, the partitions that say so
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
 
     def connected(
-        self, worker_id: str, pool: str, handlers: Sequence[Handler], tenants: Tenants
+        self, worker_id: str, pool: str, handlers: Sequence[Handler], rights: Rights
     ) -> None:
         """A worker is connected: it has no credits before its first beat."""
         self.gone(worker_id)
         self._rights.pop(worker_id, None)
         by_type = {handler.type: handler for handler in handlers}
-        worker = self._workers[worker_id] = Worker(worker_id, pool, tenants, by_type)
+        worker = self._workers[worker_id] = Worker(worker_id, pool, rights.tenants, by_type, rights)
         worker.drained = split_worker(worker_id)[0] in self._drained
         self._pool(pool).join(worker)
 
@@ -67,7 +68,7 @@ class Roster:
             return
         self._heard.pop(worker_id, None)
         self._pools[worker.pool].leave(worker)
-        self._rights[worker_id] = worker.tenants
+        self._rights[worker_id] = worker.rights
         if len(self._rights) > _REMEMBERED:
             del self._rights[next(iter(self._rights))]
         if not worker.draining:
@@ -92,10 +93,10 @@ class Roster:
     def get(self, worker_id: str | None) -> Worker | None:
         return self._workers.get(worker_id or "")
 
-    def tenants_of(self, worker_id: str) -> Tenants:
-        """The tenants whose jobs a worker may run; none if it was not connected lately."""
+    def rights_of(self, worker_id: str) -> Rights:
+        """What a worker's token allows; nothing if it was not connected lately."""
         worker = self._workers.get(worker_id)
-        return self._rights.get(worker_id, _NOBODY) if worker is None else worker.tenants
+        return self._rights.get(worker_id, _NOTHING) if worker is None else worker.rights
 
     def sent(self, worker: Worker, partition: int) -> None:
         """A lease of a partition is sent to a worker: it uses one of the worker's credits."""

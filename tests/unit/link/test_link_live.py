@@ -186,6 +186,15 @@ async def test_a_name_that_people_cannot_read_is_not_announced(name: str) -> Non
     assert desk.printed.records == []
 
 
+async def test_a_limited_token_announces_no_types_of_other_pools() -> None:
+    grant = Grant("t", "agents", pools=("gpu",))
+    assert "pool default" in (await refused(LinkDesk(), types("mail"), Wire(grant=grant))).message
+    desk = LinkDesk()
+    await done(desk, types(), Wire(grant=grant))
+    ((_, key, _, _),) = desk.printed.records
+    assert key == b"shop (pool gpu)"
+
+
 @pytest.mark.parametrize(
     ("error", "permanent"), [(KafkaUnavailable("no"), False), (RecordTooLarge("no"), True)]
 )
