@@ -76,6 +76,11 @@ def note(store: KeyValueStore, job: Job, entry: LedgerEntry) -> None:
         put(store, replace(entry, scope=job.scope, action=action, status=status))
 
 
+def has_claimed(store: KeyValueStore, job: Job) -> bool:
+    """Whether the job's present run has claimed an effect that was granted."""
+    return any(entry.run_id == job.run_id for entry in _in_scope(store, job))
+
+
 def scopes_of(store: KeyValueStore, job: Job, action: str) -> list[str]:
     """The scopes in which the job asked for an action that happened, or may have."""
     own = get(store, job.tenant_id, job.scope, action)

@@ -7,20 +7,23 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm
 from streams.serde.effect_states import CLAIMED
 from streams.serde.job_states import LEASED
-from streams.serde.records import Command, Job, LedgerEntry, ReplyKind
+from streams.serde.records import Claim, Command, Job, LedgerEntry, ReplyKind
 
 
 def living(step: Step, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
     """The job if the command speaks for its living lease; this confirms the lease.
 
     A worker speaks only for its own leases. The last word about a run confirms nothing: its lease
-    ends with it.
+    ends with it. That a claim was made is in the ledger, and need not be in the job, too.
     """
     job = step.leased(command.job_id)
     same = job is not None and (job.epoch, job.run_id) == (command.epoch, run_id)
     if job is None or not same or not is_own(step, job.worker_id):
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
+    if isinstance(command.body, Claim):
+        step.shared.workers.claimed(job.job_id)
+        return job
     return job if last_word else confirm(step, job)
 
 

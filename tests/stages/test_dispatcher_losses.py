@@ -50,6 +50,19 @@ def test_what_was_confirmed_is_remembered_over_a_restart(
     assert (desk.job(unread).status, desk.job(unread).lost) == ("pending", 0)
 
 
+def test_a_claim_is_remembered_over_a_restart_as_a_word_of_its_run(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    claims, waits = desk.event("t1"), desk.event("t2")
+    worker.claim(desk.lease(claims), "email:send/1")
+    assert desk.job(claims).confirmed is False, "the ledger says it"
+    desk.driver.restart("dispatcher")
+    desk.driver.advance(31)
+    assert (desk.job(claims).status, desk.job(claims).lost) == ("scheduled", 1)
+    assert (desk.job(waits).status, desk.job(waits).lost) == ("pending", 0)
+
+
 def test_losses_back_off_with_a_spread_and_give_the_attempt_back(desk: Desk) -> None:
     worker = ScriptedWorker(desk, "w1/b0")
     worker.heartbeat()

@@ -73,7 +73,7 @@ class Workers(Part):
         """Confirm the leases that a heartbeat lists, except those that wait to run alone."""
         waits = {(held.job_id, held.epoch): held.waits for held in body.leases}
         for lease in self._workers.leases.of(worker_id):
-            lease.dropped = lease.confirmed  # unless it is listed
+            lease.dropped = lease.began  # unless it is listed
         for lease in self._workers.listed(worker_id, body):
             lease.dropped = False
             if not waits[lease.job_id, lease.epoch] and not lease.confirmed:

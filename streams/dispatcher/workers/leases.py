@@ -19,7 +19,8 @@ class ActiveLease:
     """A living lease.
 
     - `confirmed`: its worker has spoken for it, and not only to say that its run still waits for
-      other runs to end; `given_up`: its worker is gone.
+      other runs to end, and its job's record says so; `given_up`: its worker is gone.
+    - `claimed`: its worker has claimed an effect for it, which the ledger says, and not the job.
     - `dropped`: its worker has spoken for it, and its newest heartbeat no longer lists it.
     - `cancel`: why its job is being cancelled.
     - `sent_to`: the connection over which it goes once the present transaction is committed; `via`
@@ -35,12 +36,18 @@ class ActiveLease:
     pool: str
     ends_at: float
     confirmed: bool = False
+    claimed: bool = False
     cancel: str | None = None
     given_up: bool = False
     dropped: bool = False
     sent_to: Worker | None = None
     via: Worker | None = None
     due: float = 0.0
+
+    @property
+    def began(self) -> bool:
+        """Whether its worker has spoken for its run, as far as this process knows."""
+        return self.confirmed or self.claimed
 
 
 @dataclass(frozen=True, slots=True)

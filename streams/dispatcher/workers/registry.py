@@ -74,10 +74,16 @@ class WorkerRegistry:
         return [
             lease
             for lease in self.leases.of(worker_id)
-            if not lease.confirmed
+            if not lease.began
             and (lease.job_id, lease.epoch) not in listed
             and (lease.via is None or lease.via is not present)
         ]
+
+    def claimed(self, job_id: str) -> None:
+        """The worker of a lease has claimed an effect."""
+        lease = self.running.get(job_id)
+        if lease is not None:
+            lease.claimed = True
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job: its lease begins, goes on or ends."""
@@ -181,4 +187,4 @@ def _lease(job_id: str, live: Live, ends_at: float) -> ActiveLease:
 
 def _follow(lease: ActiveLease, live: Live) -> None:
     lease.confirmed, lease.cancel = live.confirmed, live.cancel
-    lease.dropped = lease.dropped and live.confirmed
+    lease.dropped = lease.dropped and lease.began
