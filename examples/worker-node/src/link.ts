@@ -43,6 +43,7 @@ export function dial(url: string, token: string, pause = 100): void {
 
 const read: Record<string, (message: Json, owner: Owner) => void> = {
   welcome(message, owner) {
+    console.error(`${message.owner} takes this worker as ${message.worker_id}`);
     terms = message;
     owners.push(owner);
     owns(owner, message.owned);
