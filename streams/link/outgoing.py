@@ -7,7 +7,9 @@ from collections import deque
 from streams.serde.link import frames
 
 MOST_BYTES = 16 * 1024 * 1024
-"""With more than this waiting, a worker is too slow."""
+"""With more than this waiting, a worker has to go on reading."""
+_LIMIT_BYTES = 256 * 1024 * 1024
+"""With more than this waiting, it is too slow however it reads."""
 _FRAME_BYTES = 1024 * 1024
 
 
@@ -20,8 +22,13 @@ class Outgoing:
 
     @property
     def full(self) -> bool:
-        """Whether more waits than the worker may leave unread."""
+        """Whether more waits than the worker may leave unread for long."""
         return self.size > MOST_BYTES
+
+    @property
+    def overflows(self) -> bool:
+        """Whether more waits than the owner keeps for any worker."""
+        return self.size > _LIMIT_BYTES
 
     def add(self, message: bytes) -> None:
         """Send a message by and by."""

@@ -49,6 +49,8 @@ _MOST_TAKEN = 2_000
 """How many commands one step gets, so that heartbeats do not wait behind a long one."""
 _LONGEST_REASON = 500
 """The characters of a refusal, which may quote what a worker sent."""
+_UNREAD_SECONDS = 10.0
+"""A worker that has much to read may read nothing for so long."""
 _TOO_SLOW = Refused("too_slow", "the worker does not read what it is sent: its leases run out")
 _REPLACED = Refused(
     "replaced", "a later process of the same name is connected: give each its own TIDEGATE_INSTANCE"
@@ -104,6 +106,7 @@ class Owner:
     def outgoing(self, peer: Peer) -> bytes:
         """Take the next frame to send; it is empty if there is none."""
         with self._lock:
+            peer.read_at = self._monotonic()
             return peer.outgoing.take()
 
     def say(self, peer: Peer, message: FromOwner) -> None:
@@ -124,7 +127,7 @@ class Owner:
             peer.detach()
 
     def check(self) -> None:
-        """Cut the connections whose workers are silent; one that is not read may be.
+        """Cut the connections whose workers are silent, or do not read; one not read may be silent.
 
         What came before this was received.
         """
@@ -138,6 +141,8 @@ class Owner:
                 elif peer.heard_at < late and not peer.ended:
                     log.info("a connection without a beat is cut", worker=peer.worker_id)
                     self._end(peer)
+                if peer.outgoing.full and peer.read_at < now - _UNREAD_SECONDS:
+                    self._refuse(peer, _TOO_SLOW)
 
     # The stage's thread.
 
@@ -276,8 +281,10 @@ class Owner:
             peer.lost.add(order.partition)
 
     def _send(self, peer: Peer, message: bytes) -> None:
+        if not peer.outgoing.size:
+            peer.read_at = self._monotonic()
         peer.send(message)
-        if peer.outgoing.full:
+        if peer.outgoing.overflows:
             self._refuse(peer, _TOO_SLOW)
 
     def _refuse(self, peer: Peer, refused: Refused) -> None:

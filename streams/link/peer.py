@@ -22,15 +22,15 @@ class Peer:
     """One connection; the owner's lock guards it.
 
     `ready` only wakes the thread of the server, which then looks at `Owner.outgoing`, `full` and
-    `ended`. `lost` are the partitions that this process has lost since the connection was told of
-    them, or spoke of them.
+    `ended`. `read_at` is when a frame was last taken to be sent, or began to wait. `lost` are the
+    partitions that this process has lost since the connection was told of them, or spoke of them.
     """
 
     def __init__(self, grant: Grant, ready: Callable[[], object], now: float) -> None:
         self.grant = grant
         self.hello: Hello | None = None
         self.worker_id = self.name = ""
-        self.heard_at = now
+        self.heard_at = self.read_at = now
         self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
         self.outgoing = Outgoing()

@@ -233,12 +233,47 @@ def test_a_worker_that_reads_nothing_is_cut_and_told_why(partitions: Partitions)
     taken = partitions.taken()
     message = to(worker_id, Refused("malformed", "x" * 1_000_000))
     partitions.commit(taken, *[message] * 20)
+    partitions.now += 9
+    connection.send(Beat(1, 4))
+    partitions.owner.check()
+    assert not connection.ended
+    partitions.now += 2
+    partitions.owner.check()
     (refused,) = connection.receive()
     assert isinstance(refused, Refused)
     assert refused.reason == "too_slow"
     assert connection.ended
     partitions.taken()
     assert partitions.roster.calls[-1] == ("gone", worker_id)
+
+
+def test_a_worker_that_reads_may_be_given_as_many_large_leases_as_it_has_slots(
+    partitions: Partitions,
+) -> None:
+    """Otherwise it would be cut, dial again, and be given the same leases again for ever."""
+    connection, worker_id = partitions.welcomed()
+    message = to(worker_id, Refused("malformed", "x" * 1_000_000))
+    partitions.now += 60
+    connection.send(Beat(1, 4))
+    partitions.commit([], *[message] * 50)
+    partitions.owner.check()
+    received = 0
+    while connection.frame():
+        received += 1
+        partitions.now += 8
+        connection.send(Beat(received + 1, 4))
+        partitions.owner.check()
+    assert received == 50
+    assert not connection.ended
+
+
+def test_what_waits_for_a_worker_has_a_limit(partitions: Partitions) -> None:
+    connection, worker_id = partitions.welcomed()
+    message = to(worker_id, Refused("malformed", "x" * 10_000_000))
+    partitions.commit([], *[message] * 26)
+    assert not connection.ended
+    partitions.commit([], message)
+    assert connection.ended
 
 
 def test_large_outputs_leave_in_frames_that_a_worker_takes(partitions: Partitions) -> None:
