@@ -77,12 +77,16 @@ class StageRun:
         self._close_tables()
         self._close_link()
         self._failed = False
-        self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
+        self.tasks = {p: self._task(p) for p in self.partitions()}
         for task in self.tasks.values():
             task.restored()
         self._begin_link()
         self.pace = Pace(self.stage.punctuate_seconds, lambda: self._clock.ms)
         self.pace.take_due()
+
+    def partitions(self) -> list[int]:
+        """The partitions that it owns: all of its stage."""
+        return list(range(self._broker.width(self.stage.inputs[0])))
 
     def revive(self) -> None:
         """Start the process again if it has failed."""

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
 from simulation.clocks import ProcessClock, WallClock
+from simulation.owners import Owning
 from streams.link.owner import Owner
 from streams.link.roster import Roster
 from streams.link.terms import Terms
 from streams.runtime.driver import Offsets, TopologyTestDriver
+from streams.runtime.fused_task import FusedTask
 from streams.runtime.link import LINK, Workers
-from streams.runtime.memory_process import StageRun
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage, parts_of
+from streams.runtime.task import Task
 from streams.state.memory import MemoryTables
 from streams.topology.model import Topology
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 _UPTIMES_MS = (5_000.0, 40 * DAY_MS, 3 * HOUR_MS, 400 * DAY_MS)
+_SECOND = "second"
+"""The process that shares the partitions of jobs with the first one, if there is one."""
 _SEGMENT_MS = 7 * DAY_MS
 """Kafka deletes whole segments: a record can be read so long past its retention."""
 
@@ -65,6 +70,26 @@ class Cluster(TopologyTestDriver):
     def owner(self) -> Owner:
         """The end of the link that the process of the dispatcher has."""
         return cast(Owner, self.run_of("dispatcher").link)
+
+    @property
+    def second(self) -> Owner | None:
+        """The same of the other process of the dispatcher, if there are two."""
+        run = self._runs.get(_SECOND)
+        return None if run is None else cast(Owner, run.link)
+
+    def runs_of(self, stage: str) -> Iterator[Owning]:
+        """The processes that run a stage, alone or fused with others."""
+        for run in self._runs.values():
+            if stage in (run.stage.name, *(part.name for part in parts_of(run.stage))):
+                yield cast(Owning, run)
+
+    def whole(self, stage: str, partition: int) -> PartitionTask:
+        """The task of one partition of a stage, with what is fused with it."""
+        return next(r.tasks[partition] for r in self.runs_of(stage) if partition in r.tasks)
+
+    def task(self, stage: str, partition: int = 0) -> Task:
+        found = self.whole(stage, partition)
+        return found.part(stage) if isinstance(found, FusedTask) else cast(Task, found)
 
     @property
     def records(self) -> dict[tuple[str, int], list[Record]]:
@@ -114,14 +139,16 @@ class Cluster(TopologyTestDriver):
         """Cheaper than a step in vain."""
         return (run.link is not None and run.link.waiting) or any(
             len(self.records[topic, partition]) > at
-            for partition in range(self.partitions)
-            for topic, at in run.tasks[partition].positions.items()
+            for partition, task in run.tasks.items()
+            for topic, at in task.positions.items()
         )
 
     def reboot(self, stage: str) -> None:
         """A stage goes on on another machine, which has been up for another time."""
+        self._begin(cast(Owning, self.run_of(stage)))
+
+    def _begin(self, run: Owning) -> None:
         self._boots += 1
-        run = self.run_of(stage)
         run._clock = ProcessClock(self._clock, _UPTIMES_MS[self._boots % len(_UPTIMES_MS)])  # type: ignore[assignment]
         run.start()
 
@@ -132,6 +159,7 @@ class Cluster(TopologyTestDriver):
     def rewire(self, stages: Sequence[AnyStage], topology: Topology) -> None:
         """Every process ends and starts under another topology; topics and disks stay."""
         self.declare(topology)
+        self._unite()
         if {stage.name for stage in stages} != self._runs.keys():
             self.frozen.clear()
             self.lay_out(stages)
@@ -151,13 +179,33 @@ class Cluster(TopologyTestDriver):
 
     def rebalance(self, stage: str, partition: int) -> None:
         """One partition goes to a process that has never had it."""
-        run = self.run_of(stage)
-        if run.link is not None:
-            run.link.owned(run.tasks.keys() - {partition})
-        run.tasks[partition] = run._task(partition)
-        run.tasks[partition].restored()
-        if run.link is not None:
-            run.link.owned(run.tasks.keys())
+        next(run for run in self.runs_of(stage) if partition in run.tasks).begin(partition)
+
+    def share(self, stage: AnyStage) -> None:
+        """Another process begins to run the stage of the dispatcher, without a partition yet."""
+        first = cast(Owning, self.run_of("dispatcher"))
+        disk = self._disks.__getitem__
+        tables, self._open_tables = self._open_tables, lambda s, *place: disk((f"{s} 2", *place))
+        run = self._process(stage, first.offsets, others=range(self.partitions))
+        self._open_tables = tables
+        self._runs[_SECOND] = run
+        self._begin(run)
+
+    def move(self, partition: int) -> None:
+        """A partition of the dispatcher goes from one of its two processes to the other one."""
+        one, other = self.runs_of("dispatcher")
+        old, new = (one, other) if partition in one.tasks else (other, one)
+        old.revive(), new.revive()
+        old.give_up(partition)
+        new.take_over(partition)
+
+    def _unite(self) -> None:
+        """The second process of the dispatcher ends, and the first one gets its partitions."""
+        second = self._runs.pop(_SECOND, None)
+        if second is not None:
+            second.close()
+            for partition in second.partitions():
+                cast(Owning, self.run_of("dispatcher")).take_over(partition)
 
     def usurp(self, stage: str) -> None:
         """A stage goes on on another machine; the end of the link of the former process lives on.
@@ -181,13 +229,22 @@ class Cluster(TopologyTestDriver):
         topology = self._broker._topology
         pools = frozenset(topology.pools)
         terms = Terms("owner", self.partitions, pools, topology.leases)
-        return Owner(workers, terms, self._monotonic)
 
-    def _monotonic(self) -> float:
-        return self.run_of("dispatcher")._clock.monotonic()
+        def monotonic() -> float:
+            runs = self._runs.values()
+            of_workers = (run for run in runs if run.stage.link is workers)
+            return next(of_workers, self.run_of("dispatcher"))._clock.monotonic()
 
-    def _run(self, stage: AnyStage, offsets: Offsets = MappingProxyType({})) -> StageRun:
-        run = super()._run(stage, offsets)
+        return Owner(workers, terms, monotonic)
+
+    def _run(self, stage: AnyStage, offsets: Offsets = MappingProxyType({})) -> Owning:
+        return self._process(stage, dict(offsets))
+
+    def _process(
+        self, stage: AnyStage, offsets: dict[tuple[str, int], int], others: Sequence[int] = ()
+    ) -> Owning:
+        world = self._broker, self._clock, self.unread, self.set_aside
+        run = Owning(stage, *world, self._open_tables, self._open_link, offsets, others=others)
         of_topics = run._caught_up_to
 
         def caught_up_to(topic: str, partition: int, moment: float) -> bool:
@@ -204,10 +261,11 @@ class Cluster(TopologyTestDriver):
 
     def lose(self, stage: str, store: str, how: str) -> None:
         """A disk is empty, or as it was when it was photographed, at the next start."""
-        for place in [p for p in self._disks if p[:2] == (stage, store)]:
+        for place in [p for p in self._disks if p[0].startswith(stage) and p[1] == store]:
             old = self._old.get(place) if how == "old" else None
             self._disks[place] = copy.deepcopy(old) if old is not None else MemoryTables()
-        self.run_of(stage).start()
+        for run in self.runs_of(stage):
+            run.start()
 
     def reset_offsets(self, stage: str) -> None:
         """The group's offsets are lost: every input is read again from the oldest that is left."""
@@ -220,18 +278,20 @@ class Cluster(TopologyTestDriver):
                 log = self._broker.records[topic, partition]
                 first = next((r.offset for r in log if r.timestamp >= oldest), len(log))
                 run.offsets[topic, partition] = first
-        run.start()
+        for each in self.runs_of(stage):
+            each.start()
 
     def lose_timers(self) -> None:
         """The scheduler's state and what waits in its input are gone."""
         run = self.run_of("scheduler")
-        for place in [p for p in self._disks if p[0] == "scheduler"]:
+        for place in [p for p in self._disks if p[0].startswith("scheduler")]:
             self._disks[place] = MemoryTables()
             self._old.pop(place, None)
         for partition in range(self.partitions):
             self._broker.records["scheduler.timers.changelog", partition].clear()
             run.offsets["schedule", partition] = len(self._broker.records["schedule", partition])
-        run.start()
+        for each in self.runs_of("scheduler"):
+            each.start()
 
     def position(self, stage: str, record: Record) -> int:
         """The next offset that a stage reads of a record's partition; 0 if it reads none of it."""

@@ -31,7 +31,7 @@ def derived(world: World) -> None:
         held, stored = of_dispatcher.derived(processor(task)), rebuilt(task)
         if held != stored:
             raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
-        whole = world.cluster.run_of("dispatcher").tasks[partition]
+        whole = world.cluster.whole("dispatcher", partition)
         before, now = after_an_abort(task, whole)
         changed = {name: (old, now[name]) for name, old in before.items() if old != now[name]}
         if changed:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from streams.dispatcher.workers.leases import ActiveLease
+from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.link.inboxes import Inboxes
 from streams.link.owner import Owner
 from streams.link.peer import Peer
 from streams.runtime.processor import Record
 from streams.serde.link.messages import Acked, Order
+from streams.serde.records import Heartbeat
 from streams.worker.link.outbox import Outbox
 
 _HEARTBEAT = b'"kind":"heartbeat"'
@@ -61,3 +66,72 @@ def commands_of_an_abort_are_dropped() -> Any:
         self._in_flight.clear()
 
     return patch.object(Inboxes, "again", again)
+
+
+def acknowledged_by_connection() -> Any:
+    """A commit of one partition acknowledges commands of all partitions of its connections."""
+    committed = Owner.committed
+
+    def of_all(self: Owner, records: Sequence[Record], outputs: Sequence[Record]) -> None:
+        in_flight = [self._inboxes._in_flight.get(id(record)) for record in records]
+        newest: dict[Peer, int] = defaultdict(int)
+        for waiting in filter(None, in_flight):
+            newest[waiting.peer] = max(newest[waiting.peer], waiting.number)
+        committed(self, records, outputs)
+        for peer, number in newest.items():
+            self.say(peer, Acked(dict.fromkeys(self._owned, number)))
+
+    return patch.object(Owner, "committed", of_all)
+
+
+def commands_of_a_lost_partition_are_acknowledged() -> Any:
+    """An owner whose partition is taken away acknowledges what it has of it."""
+    owned = Owner.owned
+
+    def acknowledging(self: Owner, partitions: Collection[int]) -> None:
+        for peer in list(self._open):
+            for waiting in peer.waiting:
+                if waiting.partition not in partitions:
+                    self.say(peer, Acked({waiting.partition: waiting.number}))
+        owned(self, partitions)
+
+    return patch.object(Owner, "owned", acknowledging)
+
+
+def connections_outlive_a_tenure() -> Any:
+    """What was said to a former owner counts for the present one."""
+    nothing = property(lambda _: set(), lambda *_: None)
+    return patch.object(Peer, "lost", nothing, create=True)
+
+
+def heartbeats_of_an_ended_connection_miss_leases() -> Any:
+    """What a heartbeat does not list never arrived, whatever connection there is."""
+
+    def missed(self: WorkerRegistry, worker_id: str, heartbeat: Heartbeat) -> list[ActiveLease]:
+        listed = {(held.job_id, held.epoch) for held in heartbeat.leases}
+        present = self.roster.get(worker_id)
+        return [
+            lease
+            for lease in self.leases.of(worker_id)
+            if not lease.confirmed and (lease.job_id, lease.epoch) not in listed
+            if lease.via is None or lease.via is not present
+        ]
+
+    return patch.object(WorkerRegistry, "missed", missed)
+
+
+def heartbeats_that_are_not_heard_extend_nothing() -> Any:
+    """That of a process whose predecessor was heard a moment ago is acknowledged all the same."""
+    heard = WorkerRegistry.heard
+
+    def strict(
+        self: WorkerRegistry, worker_id: str, heartbeat: Heartbeat, now: float
+    ) -> list[ActiveLease]:
+        before = {lease.job_id: lease.ends_at for lease in self.listed(worker_id, heartbeat)}
+        found = heard(self, worker_id, heartbeat, now)
+        for lease in self.listed(worker_id, heartbeat):
+            if self._boots.newest(worker_id) != worker_id:
+                lease.ends_at = before[lease.job_id]
+        return found
+
+    return patch.object(WorkerRegistry, "heard", strict)

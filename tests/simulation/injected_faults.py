@@ -60,6 +60,7 @@ class InjectedFault:
     first: int = 0
     seeds: int = 400
     limits: tuple[int, bool] = (0, False)
+    partitions: int = 0
 
     def stories(self) -> Iterator[Story]:
         """One for each seed, the first of them first."""
@@ -69,7 +70,9 @@ class InjectedFault:
         story = draw(seed, favour=self.favour, types=self.types)
         no_others = {"cap": 0, "shared": 0, "tool_cap": 0, "model_cap": 0, "breaker": 0}
         others = no_others if any(self.limits) else {}
-        return replace(story, setup={**story.setup, **others, "limits": self.limits})
+        partitions = {"partitions": self.partitions} if self.partitions else {}
+        setup = {**story.setup, **others, **partitions, "limits": self.limits}
+        return replace(story, setup=setup)
 
 
 def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
@@ -352,6 +355,36 @@ INJECTED_FAULTS = {
         ("acked_lost", "wait_refused", "not_dropped"),
         ("deliver", "abort"),
         first=30,
+    ),
+    "acknowledged by connection": InjectedFault(
+        faults_of_links.acknowledged_by_connection,
+        ("acked_lost", "wait_refused", "not_dropped"),
+        ("deliver", "snap", "trickle"),
+        ("pay", "order", "mail", "slow"),
+        partitions=2,
+    ),
+    "commands of a lost partition are acknowledged": InjectedFault(
+        faults_of_links.commands_of_a_lost_partition_are_acknowledged,
+        ("acked_lost", "wait_refused", "not_dropped"),
+        ("deliver", "move"),
+    ),
+    "a connection outlives a tenure": InjectedFault(
+        faults_of_links.connections_outlive_a_tenure,
+        ("two_runs", "not_dropped"),
+        ("deliver", "move", "trickle", "lag"),
+        ("slow", "nap"),
+    ),
+    "a heartbeat of an ended connection misses leases": InjectedFault(
+        faults_of_links.heartbeats_of_an_ended_connection_miss_leases,
+        ("two_runs", "not_dropped"),
+        ("deliver", "snap", "lag"),
+        ("slow", "nap"),
+    ),
+    "a heartbeat that is not heard extends nothing": InjectedFault(
+        faults_of_links.heartbeats_that_are_not_heard_extend_nothing,
+        ("two_runs", "not_dropped"),
+        ("deliver", "reboot_behind", "cut"),
+        ("slow", "nap"),
     ),
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,

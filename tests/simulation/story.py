@@ -24,6 +24,7 @@ POINTS = (
     "between_writes",
     "after_write",
 )
+MOVE = "move"
 _GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
 _TYPES = tuple(SCRIPTS)
 _TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3, 3, 2, 2, 4, 0)
@@ -272,9 +273,12 @@ KINDS: dict[str, Kind] = {
     "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
     "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),
     "wait": Kind(3, lambda d: (d.one(6, 15, 40),), lambda w, s: w.let_pass(s)),
+    # partition, whether it comes back soon: see `_with_moves`
+    MOVE: Kind(0, lambda d: (d.below(4), d.one(False, False, True)), lambda w, *a: w.move(*a)),
 }
 """Every operation by name."""
 
+_STORIES_WITH_MOVES = 0.3
 _FAVOURED = 100
 """Many times the weight of any other operation."""
 _ABOUT = {
@@ -308,7 +312,7 @@ def draw(
     """
     r = Dice(seed).of("story")
     die = replace(Die.of(r), types=types) if types else Die.of(r)
-    kinds = {name: kind for name, kind in KINDS.items() if name not in without}
+    kinds = {n: kind for n, kind in KINDS.items() if kind.weight and n not in without}
     # Each seed prefers some kinds: a story of everything at once seldom goes deep.
     weights = [
         r.choice((0.2, 1, 1, 3))
@@ -323,7 +327,20 @@ def draw(
         "model_cap": Dice(seed).of("model limits").choice((0, 0, 0, 1, 2)),
         "max_queued": Dice(seed).of("max queued").choice((0, 0, 0, 0, 2, 6)),
     }
-    return Story(seed, _setup(r, die.types) | more, ops, types)
+    setup = _setup(r, die.types) | more
+    return Story(seed, setup, _with_moves(ops, die, favoured=MOVE in favour, seed=seed), types)
+
+
+def _with_moves(ops: tuple[Op, ...], die: Die, *, favoured: bool, seed: int) -> tuple[Op, ...]:
+    """Operations between which partitions move between two owners, in some stories."""
+    r = Dice(seed).of("moves")
+    if not favoured and r.random() > _STORIES_WITH_MOVES:
+        return ops
+    found, die = list(ops), replace(die, r=r)
+    for _ in range(r.randint(1, 12 if favoured else 4)):
+        move = Op(r.choice(_GAPS), MOVE, KINDS[MOVE].draw(die))
+        found.insert(r.randint(0, len(found)), move)
+    return tuple(found)
 
 
 def _matters(name: str, die: Die) -> float:

@@ -82,7 +82,8 @@ class Waiting:
 
     def _disturbed(self) -> bool:
         """Whether the dispatcher stood still or began anew: then it has to learn who is there."""
-        run = self._world.cluster.run_of("dispatcher")
-        before, self._tasks = self._tasks, [id(task) for task in run.tasks.values()]
-        frozen = self._world.cluster.is_frozen("dispatcher", self._looked_at * 1000)
-        return before != self._tasks or frozen or bool(self._world.cluster.unread)
+        cluster, partitions = self._world.cluster, range(self._world.partitions)
+        now = [id(cluster.whole("dispatcher", partition)) for partition in partitions]
+        before, self._tasks = self._tasks, now
+        frozen = cluster.is_frozen("dispatcher", self._looked_at * 1000)
+        return before != self._tasks or frozen or bool(cluster.unread)

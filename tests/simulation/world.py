@@ -121,9 +121,8 @@ class World:
         """The owners of partitions by address; None while a process stands still."""
         stands = self.seconds < self._server_stands_until
         owners: dict[str, Owner | None] = {"owner": None if stands else self.cluster.owner}
-        if self.cluster.zombie is not None:
-            owners["zombie"] = self.cluster.zombie
-        return owners
+        others = {"second": self.cluster.second, "zombie": self.cluster.zombie}
+        return owners | {name: owner for name, owner in others.items() if owner is not None}
 
     def tell(self, *what: object) -> None:
         if self._tell is not None:
@@ -324,6 +323,16 @@ class World:
         for name, worker in self.workers.items():
             later = self.dice.of("reaches", name, self.true_ms).choice((0, 1, seconds, seconds))
             worker.lines.move("owner", "zombie", self.seconds + later)
+
+    def move(self, partition: int, back: bool) -> None:
+        """A partition goes to the other of two processes, and perhaps comes back soon."""
+        if self.cluster.second is None:
+            stages = self._stages()
+            self.cluster.share(stages[0] if self._fused else stages[2])
+        for _ in range(2 if back else 1):
+            self.cluster.move(partition % self.partitions)
+            self.cluster.flow()
+            self._exchange()
 
     def halt(self, tenant_id: str, key: str, restart: bool) -> None:
         """An event cancels jobs; the dispatcher may go on elsewhere before all have ended."""
