@@ -292,6 +292,27 @@ def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
     assert [lease.job_id for lease in desk.leases()] == [job_id]
 
 
+def test_large_leases_are_sent_in_several_transactions(
+    desk: Desk, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of hundreds of them would not end in time, and be tried again for ever."""
+    monkeypatch.setattr("streams.dispatcher.parts.leasing._BYTES_AT_ONCE", 1_500_000)
+    for number in range(5):
+        desk.submit(f"job_{number}", input='"' + "x" * 800_000 + '"')
+    commits = desk.driver.run_of("dispatcher").commits
+    commit, sizes = commits.commit, []
+
+    def noted(tasks, *, alone=False) -> None:  # type: ignore[no-untyped-def]
+        sizes.append(sum(len(r.value or b"") for t in tasks for *_, own in t.outputs for r in own))
+        commit(tasks, alone=alone)
+
+    monkeypatch.setattr(commits, "commit", noted)
+    worker.heartbeat()
+    desk.driver.advance(1)
+    assert len(desk.leases()) == 5
+    assert max(sizes) < 1_800_000
+
+
 def test_an_input_too_large_to_lease_is_dead(desk: Desk) -> None:
     ScriptedWorker(desk).heartbeat()
     desk.submit("job_x", input='"' + "x" * 890_000 + '"')

@@ -23,9 +23,9 @@ from streams.serde.link import frames
 from streams.serde.link.messages import Leased
 from streams.serde.records import Job
 
-_AT_ONCE = 500
-"""Leases are sent in parts: a transaction of thousands would not end in time. The rest follows with
-the next records or punctuation."""
+_AT_ONCE, _BYTES_AT_ONCE = 500, 8 * 1024 * 1024
+"""Leases are sent in parts: a transaction of thousands, or of large jobs, would not end in time. The
+rest follows with the next records or punctuation."""
 
 
 class Leasing(Part):
@@ -38,6 +38,7 @@ class Leasing(Part):
             return
         queue = self.shared.queue
         served: list[str] = []
+        room = _BYTES_AT_ONCE
         for entry, worker in queue.takeable(step.now, step.monotonic):
             if not served:
                 step.ctx.on_commit(queue.served, served)
@@ -46,9 +47,9 @@ class Leasing(Part):
             if job is None or job.status != PENDING:
                 continue
             if not self._waits_on(step, job) and step.may_go_on(job):
-                self._lease(step, job, self._willing(job, worker))
+                room -= self._lease(step, job, self._willing(job, worker))
                 yield
-            if len(served) >= _AT_ONCE:
+            if len(served) >= _AT_ONCE or room <= 0:
                 break
         queue.wait_for_credits()
 
@@ -68,8 +69,8 @@ class Leasing(Part):
         name = job.pool, job.type, job.tenant_id
         return self.shared.workers.freest(*name, but=worker.worker_id) or worker
 
-    def _lease(self, step: Step, job: Job, worker: Worker) -> None:
-        """Send a job's lease, or end the job if it is too large."""
+    def _lease(self, step: Step, job: Job, worker: Worker) -> int:
+        """Send a job's lease, or end the job if it is too large; returns its bytes."""
         job, declared = step.begin(job), self.topology.job_type(job.type)
         policy = effective_policy(worker.handlers[job.type], declared, job)
         run = begun(job, new_id("run"), worker.worker_id, policy, step.now)
@@ -83,12 +84,13 @@ class Leasing(Part):
                 f"lease of {len(value)} bytes: keep them smaller, or let another job go on"
             )
             bury(step, job, DEAD, error, reason="lease_too_large")
-            return
+            return len(value)
         step.ctx.forward(LINK, worker.worker_id.encode(), value)
         step.start(run)
         if lease_spans.is_traced(run):
             step.ctx.on_commit(lease_spans.record, lease_spans.sent(run, partition, step.table))
         metrics.ATTEMPTS.labels(metrics.of_type(job.type)).inc()
+        return len(value)
 
 
 def _is_first(job: Job) -> bool:
