@@ -195,7 +195,8 @@ class Cluster(TopologyTestDriver):
         """A partition of the dispatcher goes from one of its two processes to the other one."""
         one, other = self.runs_of("dispatcher")
         old, new = (one, other) if partition in one.tasks else (other, one)
-        old.revive(), new.revive()
+        old.revive()
+        new.revive()
         old.give_up(partition)
         new.take_over(partition)
 

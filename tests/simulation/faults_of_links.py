@@ -98,28 +98,6 @@ def commands_of_a_lost_partition_are_acknowledged() -> Any:
     return patch.object(Owner, "owned", acknowledging)
 
 
-def connections_outlive_a_tenure() -> Any:
-    """What was said to a former owner counts for the present one."""
-    nothing = property(lambda _: set(), lambda *_: None)
-    return patch.object(Peer, "lost", nothing, create=True)
-
-
-def heartbeats_of_an_ended_connection_miss_leases() -> Any:
-    """What a heartbeat does not list never arrived, whatever connection there is."""
-
-    def missed(self: WorkerRegistry, worker_id: str, heartbeat: Heartbeat) -> list[ActiveLease]:
-        listed = {(held.job_id, held.epoch) for held in heartbeat.leases}
-        present = self.roster.get(worker_id)
-        return [
-            lease
-            for lease in self.leases.of(worker_id)
-            if not lease.confirmed and (lease.job_id, lease.epoch) not in listed
-            if lease.via is None or lease.via is not present
-        ]
-
-    return patch.object(WorkerRegistry, "missed", missed)
-
-
 def heartbeats_that_are_not_heard_extend_nothing() -> Any:
     """That of a process whose predecessor was heard a moment ago is acknowledged all the same."""
     heard = WorkerRegistry.heard

@@ -368,18 +368,6 @@ INJECTED_FAULTS = {
         ("acked_lost", "wait_refused", "not_dropped"),
         ("deliver", "move"),
     ),
-    "a connection outlives a tenure": InjectedFault(
-        faults_of_links.connections_outlive_a_tenure,
-        ("two_runs", "not_dropped"),
-        ("deliver", "move", "trickle", "lag"),
-        ("slow", "nap"),
-    ),
-    "a heartbeat of an ended connection misses leases": InjectedFault(
-        faults_of_links.heartbeats_of_an_ended_connection_miss_leases,
-        ("two_runs", "not_dropped"),
-        ("deliver", "snap", "lag"),
-        ("slow", "nap"),
-    ),
     "a heartbeat that is not heard extends nothing": InjectedFault(
         faults_of_links.heartbeats_that_are_not_heard_extend_nothing,
         ("two_runs", "not_dropped"),

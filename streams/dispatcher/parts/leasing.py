@@ -24,8 +24,8 @@ from streams.serde.link.messages import Leased
 from streams.serde.records import Job
 
 _AT_ONCE, _BYTES_AT_ONCE = 500, 8 * 1024 * 1024
-"""Leases are sent in parts: a transaction of thousands, or of large jobs, would not end in time. The
-rest follows with the next records or punctuation."""
+"""Leases are sent in parts: a transaction of thousands, or of large ones, would not end in time.
+The rest follows with the next records or punctuation."""
 
 
 class Leasing(Part):
