@@ -38,12 +38,16 @@ _ACTS = {
 
 @dataclass
 class Job:
-    """A job as the last commit left it. `log` has what its runs did: each tag once, in order."""
+    """A job as the last commit left it. `log` has what its runs did: each tag once, in order.
+
+    It is `confirmed` once its worker spoke for the lease.
+    """
 
     job_id: str
     status: str = "ready"
     epoch: int = 0
     worker_id: str = ""
+    confirmed: bool = False
     log: list[str] = field(default_factory=list)
 
 

@@ -46,7 +46,10 @@ class View:
 
 
 class OwnerProcess:
-    """One process that owns partitions; `tasks` are those that it believes to own."""
+    """One process that owns partitions; `tasks` are those that it believes to own.
+
+    `via` is the connection over which it sent the lease of a job.
+    """
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
@@ -60,6 +63,7 @@ class OwnerProcess:
         self.views: dict[str, View] = {}
         self.tasks: dict[int, int] = {}  # the generation of each
         self.terms: dict[str, float] = {}
+        self.via: dict[str, View] = {}
         self._under_way: tuple[Step, Sequence[Record]] | None = None
         from support.link_world import PARTITIONS
 
@@ -116,6 +120,7 @@ class OwnerProcess:
         for partition in partitions.keys() - self.tasks.keys():
             for job in self._world.committed.jobs[partition].values():
                 self.terms[job.job_id] = self._world.now + POLICY.term_seconds
+                self.via.pop(job.job_id, None)
         self.tasks = dict(partitions)
         self.core.owned(self.tasks.keys())
 
@@ -163,7 +168,7 @@ class Step:
         self._world = world
         self._jobs = deepcopy([world.committed.jobs[p] for p in sorted(owner.tasks)])
         self._places = sorted(owner.tasks)
-        self._terms = dict(owner.terms)
+        self._terms, self._via = dict(owner.terms), dict(owner.via)
         self._tags: set[str] = set()
         self._sent: list[View] = []
 
@@ -176,6 +181,8 @@ class Step:
                 job = self._living(record.partition, listed.job_id, listed.epoch, sender)
                 if job is not None:
                     self._terms[job.job_id] = record.timestamp / 1000 + POLICY.term_seconds
+                    job.confirmed = True
+            self._take_back(record.partition, sender, body)
             return
         tag = tag_of(command)
         self._tags.add(tag)
@@ -185,9 +192,20 @@ class Step:
             reply = Reply(*whose, "lost") if job is None else Reply(*whose, "granted")
             self._say(sender, Answer(record.partition, reply))
         if job is not None and tag not in job.log:
+            job.confirmed = True
             job.log.append(tag)
             if isinstance(body, Ended | Declined):
                 job.status = "done" if isinstance(body, Ended) else "ready"
+
+    def _take_back(self, partition: int, sender: str, body: Heartbeat) -> None:
+        """Take back what was sent to a worker over another connection, and never arrived."""
+        listed = {(each.job_id, each.epoch) for each in body.leases}
+        present = self._owner.views.get(sender)
+        for job in self._jobs[self._places.index(partition)].values():
+            theirs = (job.status, job.worker_id, job.confirmed) == ("leased", sender, False)
+            missed = (job.job_id, job.epoch) not in listed
+            if theirs and missed and present not in (None, self._via.get(job.job_id)):
+                job.status = "ready"
 
     def lease(self) -> None:
         """Take back the jobs whose terms are over, and lease what is ready."""
@@ -211,6 +229,7 @@ class Step:
         who, view = self._world.rng.choice(free)
         self._sent.append(view)
         job.status, job.worker_id, job.epoch = "leased", who, job.epoch + 1
+        job.confirmed, self._via[job.job_id] = False, view
         self._terms[job.job_id] = view.read_at + POLICY.term_seconds
         run_id = f"{job.job_id}.{job.epoch}"
         lease = replace(lease_to(partition, who), job_id=job.job_id, epoch=job.epoch, run_id=run_id)
@@ -236,7 +255,7 @@ class Step:
 
     def remember(self) -> None:
         """Note in the process what it knows to be committed."""
-        self._owner.terms = self._terms
+        self._owner.terms, self._owner.via = self._terms, self._via
         for view in self._sent:
             view.sent += 1
 

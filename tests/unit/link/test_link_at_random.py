@@ -125,6 +125,11 @@ def slots_of_a_broken_connection_that_are_lost(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Credits, "close", leaky)
 
 
+def connections_that_outlive_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old heartbeat passes for the introduction of a worker."""
+    monkeypatch.setattr(Peer, "lost", property(lambda _: set(), lambda *_: None), raising=False)
+
+
 def leases_for_a_former_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was decided for it goes to the newest connection of its worker."""
     begin = OwnerProcess.begin
@@ -149,6 +154,7 @@ def leases_for_a_former_connection(monkeypatch: pytest.MonkeyPatch) -> None:
         commands_of_a_lost_partition_that_stay,
         acknowledgements_before_answers,
         slots_of_a_broken_connection_that_are_lost,
+        connections_that_outlive_a_tenure,
         leases_for_a_former_connection,
     ],
 )
