@@ -7,14 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from streams.dispatcher.workers.leases import ActiveLease
-from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.link.inboxes import Inboxes
 from streams.link.owner import Owner
 from streams.link.peer import Peer
 from streams.runtime.processor import Record
 from streams.serde.link.messages import Acked, Order
-from streams.serde.records import Heartbeat
 from streams.worker.link.outbox import Outbox
 
 _HEARTBEAT = b'"kind":"heartbeat"'
@@ -96,20 +93,3 @@ def commands_of_a_lost_partition_are_acknowledged() -> Any:
         owned(self, partitions)
 
     return patch.object(Owner, "owned", acknowledging)
-
-
-def heartbeats_that_are_not_heard_extend_nothing() -> Any:
-    """That of a process whose predecessor was heard a moment ago is acknowledged all the same."""
-    heard = WorkerRegistry.heard
-
-    def strict(
-        self: WorkerRegistry, worker_id: str, heartbeat: Heartbeat, now: float
-    ) -> list[ActiveLease]:
-        before = {lease.job_id: lease.ends_at for lease in self.listed(worker_id, heartbeat)}
-        found = heard(self, worker_id, heartbeat, now)
-        for lease in self.listed(worker_id, heartbeat):
-            if self._boots.newest(worker_id) != worker_id:
-                lease.ends_at = before[lease.job_id]
-        return found
-
-    return patch.object(WorkerRegistry, "heard", strict)

@@ -368,12 +368,6 @@ INJECTED_FAULTS = {
         ("acked_lost", "wait_refused", "not_dropped"),
         ("deliver", "move"),
     ),
-    "a heartbeat that is not heard extends nothing": InjectedFault(
-        faults_of_links.heartbeats_that_are_not_heard_extend_nothing,
-        ("two_runs", "not_dropped"),
-        ("deliver", "reboot_behind", "cut"),
-        ("slow", "nap"),
-    ),
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
         ("schedule_twice",),
