@@ -10,6 +10,7 @@ from support.asking import Asker
 from support.dispatching import DIGEST, Desk, ScriptedWorker
 from support.step_results import left
 
+from streams.dispatcher.parts import declared_schedules
 from streams.schedules.definition import definition
 from streams.serde.ids import new_id
 from streams.serde.link.messages import Answer
@@ -209,6 +210,23 @@ def test_a_worker_declares_schedules_of_its_own_tenants_alone(desk: Desk) -> Non
     assert rows(desk) == before
     worker.order(DeclareSchedules("own", (DeclaredSchedule("x", "acme", each),)))
     assert rows(desk) != before
+
+
+def test_a_worker_declares_no_more_schedules_of_a_tenant_than_an_owner_holds(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may call its application as it likes, and each name has a set of its own."""
+    monkeypatch.setattr(declared_schedules, "MOST_DECLARED", 3)
+    worker = ScriptedWorker(desk, tenants=frozenset({"acme", "globex"}))
+    worker.heartbeat()
+    each = definition("note", "{}", every_seconds=60)
+    for app, tenant in (("a", "acme"), ("b", "acme"), ("c", "globex"), ("d", "acme")):
+        two = (DeclaredSchedule(f"{app}{n}", tenant, each) for n in range(2))
+        worker.order(DeclareSchedules(app, tuple(two)))
+    assert desk.refusals() == ["too_many_schedules"] * 2
+    worker.order(DeclareSchedules("a", ()))
+    worker.order(DeclareSchedules("d", (DeclaredSchedule("d1", "acme", each),)))
+    assert desk.refusals() == ["too_many_schedules"] * 2
 
 
 def test_a_poisonous_command_is_answered_with_its_claim_and_number(

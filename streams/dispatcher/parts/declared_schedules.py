@@ -14,8 +14,9 @@ round is made (`new_sets`), and `f` what was fired late (`fired_times`).
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import ClassVar
 
 import structlog
@@ -45,6 +46,8 @@ from streams.serde.records import (
 log = structlog.get_logger(__name__)
 
 ALL_TENANTS = "*"
+MOST_DECLARED = 1_000
+"""How many schedules all applications together may declare for one tenant, or for all of them."""
 _SPACE = b"S"
 _KNOWN, _APP, _NEXT, _ROUND = _SPACE + b"t", _SPACE + b"a", _SPACE + b"u", _SPACE + b"c"
 _TIME = struct.Struct(">Q")
@@ -83,6 +86,7 @@ class DeclaredSchedules(Part):
         self._check_rights(step, (*before, *body.schedules))
         if before == body.schedules:
             return
+        self._check_number(body)
         step.on_undo(self._note, body.app, before)
         self._note(body.app, body.schedules)
         key = _APP + body.app.encode()
@@ -222,6 +226,15 @@ class DeclaredSchedules(Part):
     def _may_have(self, rights: Rights, type_: str) -> bool:
         pool = self.topology.job_type(type_).pool
         return rights.allows_type(type_) and rights.allows_pool(pool)
+
+    def _check_number(self, body: DeclareSchedules) -> None:
+        """Check that each tenant keeps few enough: they are held in memory."""
+        others = (sets for app, sets in self._declared.items() if app != body.app)
+        count = Counter(each.tenant for each in chain(body.schedules, *others))
+        tenants = {each.tenant for each in body.schedules}
+        if any(count[tenant] > MOST_DECLARED for tenant in tenants):
+            detail = f"more than {MOST_DECLARED:,} schedules are declared for one tenant"
+            raise PoisonRecord("too_many_schedules", detail)
 
     def _note(self, app: str, schedules: tuple[DeclaredSchedule, ...]) -> None:
         self._declared[app] = schedules

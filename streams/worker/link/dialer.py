@@ -34,12 +34,19 @@ class Dialer:
     """Dials by WebSocket. `token` is asked before each connection, since it may be renewed.
 
     Raises:
-        ConfigError: the file with the certificates of authorities cannot be read.
+        ConfigError: the file with the certificates of authorities cannot be read, or an address is
+            in the clear beside it.
     """
 
     def __init__(
         self, addresses: Sequence[Address], token: Callable[[], str | None], ca_file: Path | None
     ) -> None:
+        clear = [each.url for each in addresses if not each.secure]
+        if ca_file is not None and clear:
+            raise ConfigError(
+                f"TIDEGATE_LINK_CA asks for TLS, and {clear[0]} is in the clear: dial wss://, or "
+                "unset it"
+            )
         self._addresses = addresses
         self._token = token
         self._tls = tls_of(ca_file)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import WSMsgType, web
+from support.certificates import self_signed, server_tls
 from support.conditions import PATIENCE_SECONDS
 from support.linked_worker import LinkedWorker
 
@@ -64,13 +65,13 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
+async def serving(pem: Path | None = None) -> AsyncIterator[Server]:
     server = Server()
     app = web.Application()
     app.router.add_get("/v1/link", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_tls(pem) if pem else None)
     await site.start()
     server.port = runner.addresses[0][1]
     try:
@@ -80,9 +81,12 @@ async def serving() -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def dialing(server: Server, worker: LinkedWorker, token: str | None) -> AsyncIterator[None]:
-    places = addresses.addresses([f"http://127.0.0.1:{server.port}"])
-    dialer = Dialer(places, lambda: token, None)
+async def dialing(
+    server: Server, worker: LinkedWorker, token: str | None, ca_file: Path | None = None
+) -> AsyncIterator[None]:
+    place = "http://127.0.0.1" if ca_file is None else "https://localhost"
+    places = addresses.addresses([f"{place}:{server.port}"])
+    dialer = Dialer(places, lambda: token, ca_file)
     dialer.start(worker.link, worker.failures.append)
     try:
         yield
@@ -167,3 +171,22 @@ def test_without_an_address_no_worker_starts() -> None:
 def test_a_missing_file_of_authorities_is_named() -> None:
     with pytest.raises(ConfigError, match="TIDEGATE_LINK_CA"):
         Dialer((), lambda: None, Path("/nowhere/ca.pem"))
+
+
+def test_an_address_in_the_clear_is_not_dialed_where_tls_is_asked_for(tmp_path: Path) -> None:
+    pem = self_signed(tmp_path, "localhost")
+    places = addresses.addresses(["wss://a:1", "b:2"])
+    with pytest.raises(ConfigError, match="ws://b:2/v1/link is in the clear"):
+        Dialer(places, lambda: None, pem)
+
+
+async def test_a_token_goes_to_the_owner_of_the_certificate_alone(tmp_path: Path) -> None:
+    worker = LinkedWorker()
+    own, other = (self_signed(tmp_path, name) for name in ("localhost", "other.example"))
+    async with serving(own) as server, dialing(server, worker, "secret", own):
+        await server.until(lambda: "Beat" in server.kinds())
+    async with serving(other) as server, dialing(server, worker, "secret", other):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "not valid for 'localhost'" not in (worker.link.readiness.why or ""):
+                await asyncio.sleep(0.01)
+        assert server.tokens == []
