@@ -247,6 +247,18 @@ def test_a_lease_that_was_lost_on_its_way_is_given_anew_at_once(
     assert (again.epoch, again.attempt) == (lost.epoch + 1, lost.attempt)
 
 
+def test_a_lease_of_a_run_that_has_claimed_did_arrive(desk: Desk, worker: ScriptedWorker) -> None:
+    """Its worker has lost the run since, and a call of it may still be under way."""
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    worker.claim(desk.lease(job_id), lifetime_ms=3_600_000)
+    worker.forgets = True
+    desk.driver.restart("dispatcher")
+    worker.heartbeat()
+    desk.driver.advance(0.5)
+    assert [lease.job_id for lease in desk.leases()] == [job_id]
+
+
 def test_a_lease_on_its_way_over_the_present_connection_is_not_given_anew(
     desk: Desk, worker: ScriptedWorker
 ) -> None:
