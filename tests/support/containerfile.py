@@ -69,6 +69,7 @@ def build(into: Path) -> Path:
     source.mkdir()
     environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"}
     environment |= {"HOME": str(into), "PIP_CACHE_DIR": _pip_cache()}
+    environment |= {"PIP_COMPILE": "0"}  # of thousands of modules, what is run compiles itself
     for instruction in instructions(0):
         if instruction.verb == "ENV":
             environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
