@@ -65,6 +65,7 @@ class StageProcess:
 
 
 _VAULT = "TIDEGATE_VAULT_KEY_FILE"
+_LINK_TOKEN = ("TIDEGATE_LINK_TOKEN", "TIDEGATE_LINK_TOKEN_FILE")
 
 STAGES = {
     stage.name: stage
@@ -100,6 +101,7 @@ STAGES = {
             wave=2,
             needs=(_VAULT,),
             owns_jobs=True,
+            own=_LINK_TOKEN,
         ),
         StageProcess(
             "pipeline",
@@ -109,6 +111,7 @@ STAGES = {
             wave=2,
             needs=(_VAULT,),
             owns_jobs=True,
+            own=_LINK_TOKEN,
         ),
         StageProcess(
             "delivery",
@@ -143,6 +146,7 @@ STAGES = {
             "streams.worker.run:run",
             wave=1,
             needs=("TIDEGATE_LINK", "TIDEGATE_LINK_TOKEN"),
+            own=_LINK_TOKEN,
         ),
     )
 }

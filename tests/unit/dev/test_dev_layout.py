@@ -84,6 +84,22 @@ def test_the_command_line_shows_the_stage_and_no_secret(tmp_path: Path) -> None:
         assert has_token == (member.stage in ("operator", "analytics"))
 
 
+@pytest.mark.parametrize("layout", [Layout(analytics=1), Layout.apart()])
+def test_owners_and_workers_alone_have_the_token_of_the_link(
+    tmp_path: Path, layout: Layout
+) -> None:
+    settings = load_settings({}, data_dir=tmp_path)
+    env = environment(settings, credentials(settings).environment())
+    env |= {"TIDEGATE_LINK_TOKEN": TOKEN}  # if somebody has set it in place of the file
+    have = {
+        member.stage
+        for member in members(layout)
+        if any("LINK_TOKEN" in name for name in process_spec(member, settings, "a:b", env).env)
+    }
+    owner = "pipeline" if layout.pipeline else "dispatcher"
+    assert have == {owner, "worker"}
+
+
 def test_clients_settings_reach_every_process() -> None:
     settings = load_settings(
         {}, kafka={"security.protocol": "SASL_SSL"}, topic_prefix="t.", slots=7
