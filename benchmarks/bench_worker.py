@@ -108,6 +108,9 @@ class Beside:
     def closing(self, partition: int) -> None:
         """Nothing is read."""
 
+    async def keep_up(self) -> None:
+        """Nothing comes up."""
+
     async def close(self) -> None:
         """Nothing is open."""
 

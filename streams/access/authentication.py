@@ -95,6 +95,10 @@ class Authentication:
         known = (self._used.get(token_id), self.book.used_at(token_id))
         return max((at for at in known if at is not None), default=None)
 
+    def note_use(self, token_id: str) -> None:
+        """Note that a token is in use now."""
+        self._used[token_id] = self._now()
+
     def unwritten_uses(self, since_ms: int) -> dict[str, int]:
         """Return the uses that the book has not, or has only from `since_ms` before them."""
         return {

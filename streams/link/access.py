@@ -77,11 +77,21 @@ class LinkAccess:
         return NotAdmitted(401, _DETAILS["unknown"])
 
     def is_valid(self, grant: Grant) -> bool:
-        """Return whether a connection may stay: its token still grants just this."""
+        """Return whether a connection may stay: its token still grants just this.
+
+        A connection that stays uses its token.
+        """
         if grant == BOOTSTRAP:
             return True
         found = self._book.grant(grant.id)
-        return found is not None and self._granted(found) == grant
+        is_valid = found is not None and self._granted(found) == grant
+        if is_valid:
+            self._minted.note_use(grant.id)
+        return is_valid
+
+    def unwritten_uses(self, since_ms: int) -> dict[str, int]:
+        """Return when tokens were used (ms); see `Authentication.unwritten_uses`."""
+        return self._minted.unwritten_uses(since_ms)
 
     def _of_minted(self, text: str) -> Grant | NotAdmitted:
         if not self._is_known():

@@ -70,6 +70,9 @@ class Services(Protocol):
     def closing(self, partition: int) -> None:
         """See `LinkService.closing`."""
 
+    async def keep_up(self) -> None:
+        """Do what comes up again and again, in the server's loop, until this is cancelled."""
+
     async def close(self) -> None:
         """End what belongs to the server's loop, in that loop."""
 
@@ -136,6 +139,7 @@ class LinkServer:
         app.router.add_get(PATH, partial(self._connect, services))
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         self._end = partial(loop.call_soon_threadsafe, ending.set)
+        keeping_up = asyncio.create_task(services.keep_up())
         tls = served_tls(place.certificate, place.key, "TIDEGATE_LINK", "link_server")
         times = {"shutdown_timeout": _LOOK_SECONDS}
         try:
@@ -149,6 +153,7 @@ class LinkServer:
                 await self._watch(services.access, runner, ending)
         finally:
             self._end = lambda: None
+            keeping_up.cancel()
             await services.close()
 
     async def _watch(self, access: Access, runner: web.AppRunner, ending: asyncio.Event) -> None:

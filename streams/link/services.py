@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from streams.access.book import AccessBook
 from streams.access.link_token import read_link_token
@@ -17,6 +18,7 @@ from streams.link.bodies import Bodies
 from streams.link.committed_jobs import OwnedJobs, Stores
 from streams.link.live import Publishing
 from streams.link.sealing import Sealing
+from streams.link.token_uses import keep_uses, write_uses
 from streams.settings import Settings
 from streams.state.overlay import Overlay
 from streams.tenants.follower import TenantsFollower, log_unusable
@@ -24,6 +26,7 @@ from streams.topology.model import Topology
 from streams.vault.key_encryption import open_vault
 from streams.vault.keyring import DataKeyring
 
+_LAST_USES_SECONDS = 1.0
 _LINGER_MS = 1
 _SENT_WITHIN_MS = 10_000
 """A record that is not acknowledged within this time has failed; its worker sends it again."""
@@ -90,8 +93,15 @@ class Services:
         """Let the jobs of a partition be read no more."""
         self.jobs.closed(partition)
 
+    async def keep_up(self) -> None:
+        """Note the last uses of tokens, until this is cancelled."""
+        await keep_uses(self.access.unwritten_uses, self._producer)
+
     async def close(self) -> None:
-        """Wait, 5 seconds at most, until what is published is acknowledged."""
+        """Note the last uses, and wait 5 seconds at most until all is acknowledged."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_USES_SECONDS):
+                await write_uses(self.access.unwritten_uses, self._producer, 1)
         await self._producer.close()
 
     def stop(self) -> None:

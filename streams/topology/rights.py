@@ -88,11 +88,11 @@ _OF_EVERY_STAGE = _Use(writes=_names("clock dlq"))
 _BESIDES = {
     "delivery": _Use(reads=_names("payloads")),
     "dispatcher": _Use(
-        reads=_names("payloads"), writes=_names("jobs.progress jobs.live jobs.types")
+        reads=_names("payloads"), writes=_names("jobs.progress jobs.live jobs.types tenants")
     ),
 }
 """What a stage does beside what the topology declares. Delivery sends bodies; the dispatcher gives
-them to workers, and writes what their runs say."""
+them to workers, and writes what their runs say, and when their tokens were used."""
 
 _INGRESS = _Use(
     reads=_names("tenants ingress.rates jobs.backlog"),

@@ -6,6 +6,7 @@ shows both that nothing was denied, and that each right was needed.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -19,9 +20,12 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.conditions import eventually
 from support.hook_receiver import HookReceiver, serving
+from support.link_services import dialed
+from support.linked_workers import hello
 from support.own_users import OwnUsers, own_users
 from support.whole_calls import TOKEN, Calls
 
+from streams.serde.link.messages import Welcome
 from streams.topology.load import load
 
 pytestmark = pytest.mark.broker
@@ -230,6 +234,7 @@ def stages_restore_and_share(processes: OwnUsers, calls: Calls) -> None:
     eventually(lambda: calls.ask("GET", letter)["replay_outcome"] in answered, what="its answer")
     eventually(lambda: processes.running["pipeline-1"].share, what="it has a share")
     assert calls.result(calls.deliver(10)) == "answer 10"
+    a_worker_dials_with_a_token_of_its_own(processes, calls, "pipeline-0")
 
 
 def the_layout_changes_and_back(processes: OwnUsers, calls: Calls) -> None:
@@ -249,9 +254,24 @@ def the_layout_changes_and_back(processes: OwnUsers, calls: Calls) -> None:
         processes.lose(stage)
     start(processes, *APART)
     assert calls.result(calls.deliver(12)) == "answer 12"
+    a_worker_dials_with_a_token_of_its_own(processes, calls, "dispatcher-0")
     for stage in APART:
         processes.stop(f"{stage}-0")
     processes.command("topology", "topology", "layout", "fused")
+
+
+def a_worker_dials_with_a_token_of_its_own(processes: OwnUsers, calls: Calls, owner: str) -> None:
+    """The owner notes its use at the latest when it ends."""
+    asked = {"name": owner, "role": "worker", "tenants": ["*"]}
+    token = calls.ask("POST", "/v1/tokens", asked)["token"]
+    port = processes.ports[f"link of {owner}"]
+    eventually(lambda: asyncio.run(is_taken(port, token)), what="the token is known")
+
+
+async def is_taken(port: int, token: str) -> bool:
+    async with dialed(port, token) as worker:
+        await worker.send(hello(f"w-{port}"))
+        return isinstance(await worker.next(), Welcome)
 
 
 def settings_change(processes: OwnUsers) -> None:

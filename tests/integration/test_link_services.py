@@ -15,7 +15,7 @@ from support.kafka_under_test import KafkaUnderTest
 from support.link_desk import EPOCH, RUN, WORKER, Wire, an_event, some_bytes
 from support.operator_cluster import Cluster, make_cluster, make_job
 
-from streams.access.token_records import TokenGrant
+from streams.access.token_records import USE, TokenGrant, use_in
 from streams.access.tokens import Token, mint
 from streams.link.committed_jobs import Stores
 from streams.link.grant import Grant
@@ -147,3 +147,19 @@ async def test_tokens_are_known_once_made_and_once_revoked(
     async with asyncio.timeout(PATIENCE_SECONDS):
         while services.access.is_valid(found):
             await asyncio.sleep(0.01)
+
+
+async def test_an_owner_notes_the_use_of_a_token_when_it_ends(
+    cluster: Cluster, services: Services
+) -> None:
+    made, grant = token()
+    await asyncio.to_thread(put, cluster, grant.record(wall_ms()), 0)
+    header, since = f"Bearer {made.text}", wall_ms()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not isinstance(services.access.authenticate(header, "192.0.2.1"), Grant):
+            await asyncio.sleep(0.01)
+    await services.close()
+    messages = await asyncio.to_thread(cluster.read, "tenants")
+    key = tenant_key("", USE, made.id)
+    (use,) = (message.value() for message in messages if message.key() == key)
+    assert use_in(TENANT.decode(use or b"")) >= since

@@ -65,6 +65,9 @@ class InMemory:
     def closing(self, partition: int) -> None:
         self.calls.append(f"closing {partition}")
 
+    async def keep_up(self) -> None:
+        """Nothing comes up."""
+
     async def close(self) -> None:
         self.calls.append("close")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.link_desk import Printed
 
 from streams.access.book import AccessBook
 from streams.access.failures import MOST, WITHIN_SECONDS
@@ -13,9 +14,10 @@ from streams.access.link_token import read_link_token
 from streams.access.permissions import all_roles
 from streams.access.token_records import TokenGrant
 from streams.access.tokens import Token, mint
-from streams.errors import ConfigError
+from streams.errors import ConfigError, KafkaUnavailable
 from streams.link.access import BOOTSTRAP, LinkAccess, NotAdmitted
 from streams.link.grant import Grant
+from streams.link.token_uses import write_uses
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.settings import Settings
@@ -209,3 +211,37 @@ def test_a_token_of_the_link_that_cannot_be_used_is_named(tmp_path: Path) -> Non
     ):
         with pytest.raises(ConfigError, match=told):
             read_link_token(settings)
+
+
+async def test_the_use_of_a_token_is_noted_once_a_minute_while_its_connection_stays() -> None:
+    gate, producer = Gate(), Printed()
+    token, _ = gate.token(expires_at=NOW + 1_000_000)
+    grant = gate.admitted(token.text)
+    written: list[int] = []
+    for seconds in range(0, 181, 1):
+        gate.now = NOW + 1000 * seconds
+        assert gate.access.is_valid(grant)
+        await write_uses(gate.access.unwritten_uses, producer, 60_000)
+        for _, key, value, _ in producer.records[len(written) :]:  # all owners follow them
+            gate.book.apply(key, value)
+            written.append(seconds)
+    assert written == [0, 60, 120, 180]
+    assert gate.book.used_at(token.id) == NOW + 180_000
+    assert {(topic, partition) for topic, _, _, partition in producer.records} == {("tenants", 0)}
+
+
+async def test_uses_that_cannot_be_noted_are_noted_later() -> None:
+    gate, producer = Gate(), Printed()
+    token, _ = gate.token()
+    gate.admitted(token.text)
+    producer.error = KafkaUnavailable("no")
+    await write_uses(gate.access.unwritten_uses, producer, 1)
+    producer.error = None
+    await write_uses(gate.access.unwritten_uses, producer, 1)
+    assert len(producer.records) == 1
+
+
+def test_the_bootstrap_token_has_no_uses() -> None:
+    gate = Gate()
+    assert gate.access.is_valid(gate.admitted(SECRET))
+    assert gate.access.unwritten_uses(1) == {}
