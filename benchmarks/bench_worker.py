@@ -168,7 +168,6 @@ class ScriptedDispatcher:
         """Hand the worker one job."""
         job_id = new_id("job")
         lease = Lease(
-            self._worker_id,
             job_id,
             1,
             new_id("run"),
@@ -187,9 +186,7 @@ class ScriptedDispatcher:
             None,
             (),
             None,
-            "",
             time.time_ns() // 1_000_000,
-            number=0,
             alone=False,
         )
         self.leased[job_id] = type_
@@ -240,7 +237,7 @@ class ScriptedDispatcher:
                 pass
             case Claim() as claim:
                 self._claims[command.job_id] += 1
-                place = "", command.job_id, command.epoch, claim.claim_id
+                place = command.job_id, command.epoch, claim.claim_id
                 self._say(Answer(0, Reply(*place, "granted", "idk_bench")))
             case Outcome(status="done"):
                 self._done[command.job_id] += 1

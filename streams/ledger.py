@@ -353,7 +353,6 @@ def _reply(
     message: str = "",
 ) -> Reply:
     return Reply(
-        job.worker_id or "",
         job.job_id,
         job.epoch,
         asked.claim_id,

@@ -20,7 +20,6 @@ def is_too_large(value: bytes) -> bool:
 def lease_of(job: Job, steps: tuple[StepResult, ...], partition: int, policy: LeasePolicy) -> Lease:
     """The lease of the run that `job` has just begun; `steps` are finished ones."""
     return Lease(
-        worker_id=job.worker_id or "",
         job_id=job.job_id,
         epoch=job.epoch,
         run_id=job.run_id or "",
@@ -39,10 +38,8 @@ def lease_of(job: Job, steps: tuple[StepResult, ...], partition: int, policy: Le
         workflow_id=job.workflow_id,
         steps=steps,
         traceparent=lease_spans.traceparent(job),
-        heartbeat_id="",
         granted_at=job.updated_at,
         alone=history.is_suspect(job),
-        number=0,
         schedule_id=job.schedule_id,
         scheduled_for=job.scheduled_for,
         events=job.events,

@@ -48,9 +48,9 @@ def refuse(step: Step, record: Record, poison: PoisonRecord) -> None:
         read = _READABLE.decode(record.value or b"")
     except (msgspec.MsgspecError, RecursionError):
         read = _Order()
-    whose = _sender(record), read.job_id, read.epoch, read.body.claim_id
+    whose = read.job_id, read.epoch, read.body.claim_id
     reply = Reply(*whose, "refused", message=str(poison))
-    step.say(reply.worker_id, Answer(record.partition, reply, read.number))
+    step.say(_sender(record), Answer(record.partition, reply, read.number))
 
 
 def may_wait(record: Record) -> bool:

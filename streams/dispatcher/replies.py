@@ -17,6 +17,6 @@ def say(ctx: Context, worker_id: str, message: Message) -> None:
     ctx.forward(LINK, worker_id.encode(), frames.encoded(message))
 
 
-def answer(ctx: Context, reply: Reply) -> None:
+def answer(ctx: Context, worker_id: str, reply: Reply) -> None:
     """Answer a worker's command, or tell it of the end of a run."""
-    say(ctx, reply.worker_id, Answer(ctx.partition, reply))
+    say(ctx, worker_id, Answer(ctx.partition, reply))

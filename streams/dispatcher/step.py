@@ -179,9 +179,9 @@ class Step:
         """Say something to a worker."""
         replies.say(self.ctx, worker_id, message)
 
-    def tell(self, reply: Reply) -> None:
+    def tell(self, worker_id: str, reply: Reply) -> None:
         """Answer a worker's command, or tell it of the end of a run."""
-        replies.answer(self.ctx, reply)
+        replies.answer(self.ctx, worker_id, reply)
 
     def answer(
         self,
@@ -192,8 +192,8 @@ class Step:
         result: str | None = None,
     ) -> None:
         """Answer what a run asks in the present command; `result` is JSON."""
-        whose = self.sender or "", command.job_id, command.epoch, claim_id
-        self.tell(Reply(*whose, kind, result=result, message=message))
+        whose = command.job_id, command.epoch, claim_id
+        self.tell(self.sender or "", Reply(*whose, kind, result=result, message=message))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """Write a dead letter."""

@@ -131,8 +131,8 @@ def stop(step: Step, of: Job, reason: str) -> None:
     worker_id = of.worker_id or ""
     if step.shared.workers.roster.get(worker_id) is not None:
         told, run_id = of.cancel_reason or reason, of.run_id or ""
-        whose = worker_id, of.job_id, of.epoch, ""
-        step.tell(Reply(*whose, "cancel", message=told, run_id=run_id))
+        reply = Reply(of.job_id, of.epoch, "", "cancel", message=told, run_id=run_id)
+        step.tell(worker_id, reply)
 
 
 def withdraw(step: Step, of: Job, why: str, reason: str) -> Job:

@@ -123,7 +123,6 @@ class _Nowhere:
 
 def _lease() -> Lease:
     return Lease(
-        worker_id="rules",
         job_id=new_id("job"),
         epoch=1,
         run_id=new_id("run"),
@@ -142,8 +141,6 @@ def _lease() -> Lease:
         workflow_id=None,
         steps=(),
         traceparent=None,
-        heartbeat_id="",
         granted_at=0,
-        number=0,
         alone=False,
     )

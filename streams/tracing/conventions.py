@@ -84,9 +84,10 @@ def polling(topic: str, group: str, count: int) -> dict[str, str | int | bool]:
     return {**_messaging(topic, "poll", "receive", {}), GROUP: group, BATCH_COUNT: count}
 
 
-def processing(topic: str, group: str, **more: str | int) -> dict[str, str | int | bool]:
-    """The attributes of `process`; `partition` and `offset` are some."""
-    return {**_messaging(topic, "process", "process", more), GROUP: group}
+def processing(topic: str, group: str = "", **more: str | int) -> dict[str, str | int | bool]:
+    """The attributes of `process`; `partition` and `offset` are some. The link has no group."""
+    found = _messaging(topic, "process", "process", more)
+    return found | {GROUP: group} if group else found
 
 
 def _messaging(

@@ -49,8 +49,8 @@ def test_a_running_job_is_told_and_ends_cancelled(desk: Desk, worker: ScriptedWo
     worker.heartbeat()
     job_id = desk.event("t1")
     desk.cancel(job_id)
-    (reply,) = desk.replies()
-    assert (reply.kind, reply.job_id, reply.worker_id) == ("cancel", job_id, "w1/b1")
+    ((to, reply),) = desk.all_replies()
+    assert (reply.kind, reply.job_id, to) == ("cancel", job_id, "w1/b1")
     assert desk.job(job_id).cancel_requested
     assert worker.claim(desk.lease(job_id)).kind == "cancel"
     worker.end(desk.lease(job_id), "retry", error="CancelledError: ")
@@ -199,7 +199,7 @@ def test_a_poison_command_in_a_batch_costs_the_others_nothing(
     with desk.held_back():
         ScriptedWorker(desk, "w1/b2").heartbeat()
         desk.replay("job_new", "job_gone")
-    assert desk.lease(job_id).worker_id == "w1/b2", "the lost lease was not lost on the way"
+    assert desk.taker(job_id) == "w1/b2", "the lost lease was not lost on the way"
     assert [letter.reason for letter in desk.dead_letters()] == ["replay_of_unknown"]
 
 

@@ -98,7 +98,7 @@ def test_credits_are_asked_of_workers_that_have_none_where_jobs_wait(desk: Desk)
     desk.driver.advance(2.5)
     assert desk.asked() == ["w1/b1"] * 3
     able.heartbeat(free=1)
-    assert desk.lease(job_id).worker_id == "w1/b1"
+    assert desk.taker(job_id) == "w1/b1"
     desk.driver.advance(2.5)
     assert len(desk.asked()) == 3
 
@@ -117,7 +117,7 @@ def test_a_restarted_worker_whose_clock_is_behind_is_heard_once_its_predecessor_
     desk.driver.advance(3)
     after.heartbeat()
     again: Lease = desk.lease(lease.job_id)
-    assert (again.worker_id, again.epoch) == ("w1/b1", 2)
+    assert (desk.taker(again.job_id), again.epoch) == ("w1/b1", 2)
 
 
 def test_a_heartbeat_of_a_worker_that_is_not_heard_yet_extends_its_leases(desk: Desk) -> None:

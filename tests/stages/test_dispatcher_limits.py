@@ -479,7 +479,7 @@ def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(
 
 def something(desk: Desk, workers: list[ScriptedWorker], chance: random.Random, key: str) -> None:
     worker = chance.choice(workers)
-    living = [lease for lease in desk.leases() if lease.worker_id == worker.name]
+    living = worker.leases()
     lease = chance.choice(living) if living else None
     match chance.randrange(9):
         case 0 | 1 | 2 | 3:

@@ -21,7 +21,7 @@ def worker(desk: Desk) -> ScriptedWorker:
 
 def killed(desk: Desk, lease: Lease, name: str) -> ScriptedWorker:
     """The lease's worker says that it has it, and dies; another process takes its place."""
-    ScriptedWorker(desk, lease.worker_id).heartbeat(lease)
+    ScriptedWorker(desk, desk.taker(lease.job_id)).heartbeat(lease)
     heir = ScriptedWorker(desk, name)
     heir.heartbeat()
     return heir
@@ -200,9 +200,9 @@ def test_the_leases_of_a_process_that_ended_run_out(desk: Desk) -> None:
     other = ScriptedWorker(desk, "w2/b1", attempts=1)
     other.heartbeat()
     leaving.leave()
-    assert desk.lease(desk.event("t3")).worker_id == "w2/b1", "it is sent nothing more"
+    assert desk.taker(desk.event("t3")) == "w2/b1", "it is sent nothing more"
     other.stay(31)
-    assert (desk.lease(unread).worker_id, desk.lease(unread).attempt) == ("w2/b1", 1)
+    assert (desk.taker(unread), desk.lease(unread).attempt) == ("w2/b1", 1)
     assert desk.job(read).end_reason == "worker_lost", "its only attempt had begun"
 
 
@@ -346,7 +346,7 @@ def test_a_suspect_that_has_not_begun_is_not_lost(desk: Desk, restarted: bool) -
         worker.heartbeat()
         job = desk.job(suspect)
         assert (job.status, job.lost, job.lost_alone) == ("running", 2, 0)
-        assert desk.lease(suspect).worker_id == worker.name, "it goes elsewhere at once"
+        assert desk.taker(suspect) == worker.name, "it goes elsewhere at once"
         assert desk.lease(suspect).alone
 
 
@@ -409,7 +409,7 @@ def test_a_job_that_is_given_back_goes_to_another_worker(desk: Desk) -> None:
     other.heartbeat()
     while desk.job(suspect).status == "scheduled":
         worker.stay(1)
-    assert desk.lease(suspect).worker_id == "w2/b1", "though the first has more credits"
+    assert desk.taker(suspect) == "w2/b1", "though the first has more credits"
 
 
 def test_a_worker_that_gave_a_job_back_gets_it_again_if_there_is_no_other(desk: Desk) -> None:

@@ -75,7 +75,7 @@ def could_run(desk: Desk) -> list[str]:
 
 def something(desk: Desk, workers: list[ScriptedWorker], chance: random.Random, key: str) -> None:
     worker = chance.choice(workers)
-    living = [lease for lease in desk.leases() if lease.worker_id == worker.name]
+    living = worker.leases()
     lease = chance.choice(living) if living else None
     match chance.randrange(9):
         case 0 | 1 | 2:

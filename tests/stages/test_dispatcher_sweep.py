@@ -223,7 +223,7 @@ def test_a_move_is_kept_for_as_long_as_its_pool_is_declared(desk: Desk) -> None:
     worker.end(desk.lease(running), "released", free=0)
     assert desk.job(running).pool == "gpu"
     ScriptedWorker(desk, "g1/b1", pool="gpu").heartbeat()
-    assert desk.lease(waiting).worker_id == "g1/b1"
+    assert desk.taker(waiting) == "g1/b1"
     desk.deploy(pools=("default",))
     desk.driver.advance(1)
     assert (desk.job("job_later").pool, desk.job("job_later").asked_pool) == ("default", "gpu")

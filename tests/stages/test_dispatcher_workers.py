@@ -26,7 +26,7 @@ def submit(desk: Desk, jobs: int, type_: str = "draft_reply") -> None:
 
 def holders(desk: Desk) -> list[str]:
     """The workers that were leased to, in order."""
-    return [lease.worker_id for lease in desk.leases()]
+    return [worker_id for worker_id, _ in desk.leased()]
 
 
 class Reader(ScriptedWorker):
@@ -148,7 +148,7 @@ def test_after_a_takeover_a_process_that_holds_leases_counts_as_heard(desk: Desk
     desk.driver.advance(13)
     earlier.heartbeat()
     again: Lease = desk.lease(first.job_id)
-    assert (again.worker_id, again.epoch) == ("w1/b1", 2)
+    assert (desk.taker(again.job_id), again.epoch) == ("w1/b1", 2)
 
 
 def test_each_worker_without_credits_is_asked_at_most_once_a_second(desk: Desk) -> None:

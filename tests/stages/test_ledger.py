@@ -39,7 +39,7 @@ def test_the_first_claim_is_granted_with_a_stable_key(
     desk: Desk, worker: ScriptedWorker, lease: Lease
 ) -> None:
     reply = worker.claim(lease)
-    assert (reply.kind, reply.repeat, reply.worker_id) == ("granted", False, "w1/b1")
+    assert (reply.kind, reply.repeat) == ("granted", False)
     assert reply.idempotency_key.startswith("idk_")
     assert [to for to, one in desk.all_replies() if one.kind == "granted"] == ["w1/b1"]
     (entry,) = desk.ledger()

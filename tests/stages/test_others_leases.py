@@ -86,8 +86,8 @@ def test_what_a_worker_asks_for_the_run_of_another_is_answered_lost(
     lease = desk.lease(desk.event("t1"))
     before = rows(desk)
     thief.order(_ASKED[kind](lease), lease.job_id, lease.epoch)
-    (reply,) = desk.replies()
-    assert (reply.worker_id, reply.claim_id, reply.kind) == ("thief/b1", "clm", "lost")
+    ((to, reply),) = desk.all_replies()
+    assert (to, reply.claim_id, reply.kind) == ("thief/b1", "clm", "lost")
     assert rows(desk) == before
 
 
@@ -131,7 +131,7 @@ def test_a_heartbeat_renews_and_confirms_no_lease_of_another(
     for _ in range(6):
         thief.heartbeat(lease, free=0)
         desk.driver.advance(5.1)
-    assert {(r.worker_id, r.kind) for r in desk.replies()} == {("thief/b1", "lost")}
+    assert {(to, r.kind) for to, r in desk.all_replies()} == {("thief/b1", "lost")}
     assert (desk.job(lease.job_id).status, desk.job(lease.job_id).confirmed) == ("pending", False)
 
 
@@ -189,7 +189,7 @@ def test_a_shared_effect_is_settled_by_no_worker_of_another_job(desk: Desk) -> N
     other.heartbeat()
     two = desk.lease(desk.event("t2"))
     reply = first.claim(one, once_per="tenant")
-    other.outcome(two, Reply("", "", 0, reply.claim_id, "granted"), "done", once_per="tenant")
+    other.outcome(two, Reply("", 0, reply.claim_id, "granted"), "done", once_per="tenant")
     assert desk.ledger()[-1].status in ("claimed", "shared")
     first.outcome(one, reply, "done", '"sent"', once_per="tenant")
     assert desk.ledger()[-1].result == '"sent"'
@@ -206,7 +206,7 @@ def test_a_worker_declares_schedules_of_its_own_tenants_alone(desk: Desk) -> Non
     for app, tenant in (("own", "globex"), ("own", "*"), ("billing", "acme")):
         worker.order(DeclareSchedules(app, (DeclaredSchedule("x", tenant, each),)))
     worker.order(DeclareSchedules("billing", ()))
-    assert [(r.worker_id, r.kind) for r in desk.replies()] == [("w2/b1", "refused")] * 4
+    assert [(to, r.kind) for to, r in desk.all_replies()] == [("w2/b1", "refused")] * 4
     assert rows(desk) == before
     worker.order(DeclareSchedules("own", (DeclaredSchedule("x", "acme", each),)))
     assert rows(desk) != before

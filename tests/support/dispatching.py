@@ -325,26 +325,34 @@ class Desk:
         self._read()
         return list(self._said)
 
+    def leased(self) -> list[tuple[str, Lease]]:
+        """Every lease with the worker that it was sent to, in the order of sending."""
+        self._read()
+        return list(self._leased)
+
     def leases(self) -> list[Lease]:
         """Every lease, in the order in which they were sent."""
-        self._read()
-        return list(self._leases)
+        return [lease for _, lease in self.leased()]
+
+    def taker(self, job_id: str) -> str:
+        """The worker that the newest lease of a job was sent to."""
+        return [to for to, lease in self.leased() if lease.job_id == job_id][-1]
 
     def _read(self) -> None:
         """Read what was said since the last time: many tests ask for all of it after each step."""
         for record in self.driver.output(LINK)[len(self._said) :]:
-            message = decoded.said(record.value or b"")
-            self._said.append(((record.key or b"").decode(), message))
+            message, to = decoded.said(record.value or b""), (record.key or b"").decode()
+            self._said.append((to, message))
             if isinstance(message, Leased):
-                self._leases.append(message.lease)
-                self._workers.setdefault(message.lease.run_id, message.lease.worker_id)
+                self._leased.append((to, message.lease))
+                self._workers.setdefault(message.lease.run_id, to)
 
     @cached_property
     def _said(self) -> list[tuple[str, FromOwner]]:
         return []
 
     @cached_property
-    def _leases(self) -> list[Lease]:
+    def _leased(self) -> list[tuple[str, Lease]]:
         return []
 
     @cached_property
@@ -414,12 +422,16 @@ class ScriptedWorker:
     @property
     def sent(self) -> int:
         """How many leases were sent to it so far."""
-        return sum(lease.worker_id == self.name for lease in self.desk.leases())
+        return len(self.leases())
 
     @property
     def received(self) -> int:
         """It has read every lease that was sent to it over its connection."""
         return self.sent - self._before
+
+    def leases(self) -> list[Lease]:
+        """Every lease that was sent to it, in that order."""
+        return [lease for to, lease in self.desk.leased() if to == self.name]
 
     @property
     def is_connected(self) -> bool:
@@ -469,8 +481,7 @@ class ScriptedWorker:
 
     def living(self) -> tuple[Lease, ...]:
         """Its leases whose runs have not ended."""
-        mine = [lease for lease in self.desk.leases() if lease.worker_id == self.name]
-        newest = {lease.job_id: lease for lease in mine}
+        newest = {lease.job_id: lease for lease in self.leases()}
         jobs = {job_id: self.desk.job(job_id) for job_id in newest}
         return tuple(
             lease

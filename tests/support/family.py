@@ -68,10 +68,10 @@ class Family:
         self.worker.heartbeat()
         self.desk.driver.advance(seconds)
         work = self.desk.driver.output(LINK)
-        said = [decoded.said(record.value or b"") for record in work[self._read :]]
-        found = [message.lease for message in said if isinstance(message, Leased)]
+        name = self.worker.name.encode()
+        said = [decoded.said(r.value or b"") for r in work[self._read :] if r.key == name]
+        own = [message.lease for message in said if isinstance(message, Leased)]
         self._read = len(work)
-        own = [lease for lease in found if lease.worker_id == self.worker.name]
         self.worker.leased += len(own)
         return own
 

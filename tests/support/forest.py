@@ -79,7 +79,7 @@ class Forest(Family):
         some = 0 if whole else self.chance.randint(0, len(self._late))
         now, self._late = self._late[some:], self._late[:some]
         for lease in now:
-            if lease.worker_id == self.worker.name:
+            if lease in self.worker.leases():
                 self.run(lease)
 
     def cancel(self) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from streams.serde.records import Lease
 
 
-def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
+def lease_to(home_partition: int) -> Lease:
     """A lease of a partition."""
     return Lease(
-        worker_id=worker_id,
         job_id="job_1",
         epoch=1,
         run_id="run_1",
@@ -27,8 +26,6 @@ def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
         workflow_id=None,
         steps=(),
         traceparent=None,
-        heartbeat_id="",
         granted_at=0,
-        number=0,
         alone=False,
     )

@@ -188,7 +188,7 @@ class Step:
         self._tags.add(tag)
         job = self._living(record.partition, command.job_id, command.epoch, sender)
         if isinstance(body, Claim):
-            whose = sender, command.job_id, command.epoch, body.claim_id
+            whose = command.job_id, command.epoch, body.claim_id
             reply = Reply(*whose, "lost") if job is None else Reply(*whose, "granted")
             self._say(sender, Answer(record.partition, reply))
         if job is not None and tag not in job.log:
@@ -232,7 +232,7 @@ class Step:
         job.confirmed, self._via[job.job_id] = False, view
         self._terms[job.job_id] = view.read_at + POLICY.term_seconds
         run_id = f"{job.job_id}.{job.epoch}"
-        lease = replace(lease_to(partition, who), job_id=job.job_id, epoch=job.epoch, run_id=run_id)
+        lease = replace(lease_to(partition), job_id=job.job_id, epoch=job.epoch, run_id=run_id)
         self._say(who, Leased(partition, view.beat, lease))
 
     def _want(self) -> None:

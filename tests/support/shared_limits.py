@@ -56,12 +56,12 @@ class Place(Desk):
         The partitions share their workers.
         """
         if isinstance(body, Heartbeat):
-            holders = {each.job_id: self.lease(each.job_id).worker_id for each in body.leases}
+            holders = {each.job_id: self.taker(each.job_id) for each in body.leases}
             for holder in {worker_id, *holders.values()}:
                 own = tuple(each for each in body.leases if holders[each.job_id] == holder)
                 super().order(holder, dataclasses.replace(body, leases=own), tenant=tenant, at=at)
             return
-        holder = next((x.worker_id for x in self.leases() if x.run_id == _run_of(body)), worker_id)
+        holder = next((to for to, x in self.leased() if x.run_id == _run_of(body)), worker_id)
         super().order(holder, body, job_id, epoch, tenant, at=at)
 
     @property

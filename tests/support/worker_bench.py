@@ -163,7 +163,7 @@ class Bench:
 
     def reply(self, lease: Lease, kind: str, claim_id: str = "", **fields: Any) -> None:
         """Answer a command of a run, or end the run."""
-        reply = Reply(lease.worker_id, lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
+        reply = Reply(lease.job_id, lease.epoch, claim_id, kind, **fields)  # type: ignore[arg-type]
         self.owner.say(messages.Answer(lease.home_partition, reply))
 
     def acknowledge(self) -> None:
@@ -249,7 +249,7 @@ class Bench:
         if isinstance(command.body, Claim | ClaimStep):
             fields = self.answer(command.body)
             if fields:
-                place = "", command.job_id, command.epoch, command.body.claim_id
+                place = command.job_id, command.epoch, command.body.claim_id
                 self.owner.say(messages.Answer(order.partition, Reply(*place, **fields)))
         self.owner.say(Acked({order.partition: order.number}))
 

@@ -42,7 +42,7 @@ class Claims(Part):
         )
         if reply.kind in ("granted", "denied") and body.once_per != JOB:
             _expire_later(step, job, body)
-        step.tell(reply)
+        step.tell(step.sender or "", reply)
 
     @handles(Outcome)
     def outcome(self, step: Step, command: Command, body: Outcome, at: int) -> None:

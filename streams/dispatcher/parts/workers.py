@@ -99,4 +99,4 @@ class Workers(Part):
 def _tell(
     step: Step, worker_id: str, held: HeldLease, kind: ReplyKind, why: str, run_id: str = ""
 ) -> None:
-    step.tell(Reply(worker_id, held.job_id, held.epoch, "", kind, message=why, run_id=run_id))
+    step.tell(worker_id, Reply(held.job_id, held.epoch, "", kind, message=why, run_id=run_id))

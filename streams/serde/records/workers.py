@@ -11,7 +11,6 @@ from streams.serde.records.jobs import StepResult
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    worker_id: str
     job_id: str
     epoch: int
     run_id: str
@@ -30,9 +29,7 @@ class Lease:
     workflow_id: str | None
     steps: tuple[StepResult, ...]
     traceparent: str | None
-    heartbeat_id: str
     granted_at: int
-    number: int
     alone: bool
     schedule_id: str | None = None
     scheduled_for: int | None = None
@@ -61,7 +58,6 @@ ReplyKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    worker_id: str
     job_id: str
     epoch: int
     claim_id: str

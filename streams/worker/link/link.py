@@ -59,6 +59,8 @@ class Link:
         clock: Callable[[], float],
     ) -> None:
         self.identity = identity
+        self.worker_id = ""
+        """How owners call this worker, once one has welcomed it."""
         self.readiness = Readiness(clock)
         self._held_leases = held_leases
         self._lock = held_leases.lock
@@ -234,6 +236,7 @@ class Link:
         if self._peers.of(connection) is not None:
             return
         log.info("an owner takes this worker", owner=welcome.owner, worker_id=welcome.worker_id)
+        self.worker_id = welcome.worker_id
         peer = self._peers.welcomed(connection, welcome)
         self.readiness.welcomed(connection.name)
         self._held_leases.margin = welcome.margin_seconds

@@ -19,25 +19,25 @@ class Tracing(Middleware):
     """Opens a run's span, in which log lines and observations find the trace."""
 
     def __init__(self, worker: WorkerParts) -> None:
-        self._pool = worker.pool
+        self._link = worker.link
 
     async def run(self, run: Run, go_on: GoOn) -> RunResult:
         """Within the span, which notes how the run ended."""
-        with _span(run.lease, self._pool) as span:
+        with _span(run.lease, self._link.worker_id) as span:
             run_result = await go_on()
             _note(span, run_result)
             return run_result
 
 
-def _span(lease: Lease, pool: str) -> spans.Opened:
+def _span(lease: Lease, worker_id: str) -> spans.Opened:
     if not spans.on() or not carried.is_sampled(lease.traceparent):
         return spans.NOTHING
-    attributes = names.processing(LINK, f"worker-{pool}") | {
+    attributes = names.processing(LINK) | {
         names.TENANT: lease.tenant_id,
         names.JOB: lease.job_id,
         names.JOB_TYPE: lease.type,
         names.RUN: lease.run_id,
-        names.WORKER: lease.worker_id,
+        names.WORKER: worker_id,
         names.ATTEMPT: lease.attempt,
         names.EPOCH: lease.epoch,
     }

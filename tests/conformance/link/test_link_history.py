@@ -178,7 +178,7 @@ async def test_a_command_that_no_owner_can_apply_fails_its_call(play: Play) -> N
     play.owner.holds = True
     leased = await play.run("step_then_effect", {"name": "Ann"})
     kept = await play.said.next("checkpoint", leased.job_id)
-    reply = Reply("", leased.job_id, leased.epoch, "", "refused", message="it cannot be read")
+    reply = Reply(leased.job_id, leased.epoch, "", "refused", message="it cannot be read")
     await play.owner.send(Answer(kept.partition, reply, kept.order.number))
     play.owner.holds = False
     await play.owner.acknowledge()

@@ -19,7 +19,6 @@ def lease(
     """The lease of a job's first run."""
     job_id = f"job_{next(_NUMBERS):026d}"
     return Lease(
-        worker_id="",
         job_id=job_id,
         epoch=1,
         run_id=new_id("run"),
@@ -38,9 +37,7 @@ def lease(
         workflow_id=None,
         steps=(),
         traceparent=None,
-        heartbeat_id="",
         granted_at=1_700_000_000_000,
-        number=1,
         alone=False,
     )
 

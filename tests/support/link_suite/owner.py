@@ -176,14 +176,14 @@ class ScriptedOwner:
     async def answer(self, told: Told, kind: ReplyKind, **fields: Any) -> None:
         """Answer a question, and acknowledge it behind that."""
         claim_id = told.body.claim_id
-        reply = Reply("", told.job_id, told.epoch, claim_id, kind, **fields)
+        reply = Reply(told.job_id, told.epoch, claim_id, kind, **fields)
         self._answers[claim_id] = Answer(told.partition, reply)
         await self.send(self._answers[claim_id])
         await self.acknowledge(told.partition)
 
     async def end_run(self, lease: Lease, kind: ReplyKind, message: str = "") -> None:
         """Tell the worker that a run is over."""
-        reply = Reply("", lease.job_id, lease.epoch, "", kind, message=message)
+        reply = Reply(lease.job_id, lease.epoch, "", kind, message=message)
         await self.send(Answer(lease.home_partition, reply))
 
     async def acknowledge(self, *partitions: int, to: Session | None = None) -> None:

@@ -127,8 +127,8 @@ class World:
             known.sent += 1
             self.leased += 1
             self.fed[partition] = self.clock.now
-            seconds, number = self.ready[partition].popleft(), known.sent
-            lease = replace(lease_to(partition), number=number, run_id=f"{next(self.count)}")
+            seconds = self.ready[partition].popleft()
+            lease = replace(lease_to(partition), run_id=f"{next(self.count)}")
             self.send(("down", best), lambda b=best, ls=lease, s=seconds: self.read(b, ls, s))  # type: ignore[misc]
 
     def ask(self, partition: int) -> None:

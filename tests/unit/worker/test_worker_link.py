@@ -191,7 +191,7 @@ def test_a_command_that_nobody_can_apply_is_given_up_alone() -> None:
     worker.claim("odd")
     worker.claim("good")
     odd = owner.of(Order)[-2].number
-    refusal = Reply("", "job_1", 1, "", "refused", message="it is odd")
+    refusal = Reply("job_1", 1, "", "refused", message="it is odd")
     owner.say(Answer(0, refusal, odd))
     ((name, error),) = worker.settled
     assert name == "odd"
