@@ -233,7 +233,7 @@ class ScriptedWorker:
                 HeldLease(each.job_id, each.epoch, False)
             )
         for partition, leases in held.items():
-            body = Heartbeat("", "", 0, 0, tuple(leases), (), 0, leaving=False)
+            body = Heartbeat(tuple(leases))
             self._send(partition, Command("", "", "", 0, 0, body))
 
     def _offer(self) -> None:
@@ -257,7 +257,7 @@ class ScriptedWorker:
         if lease.type == "plain":
             self._end(lease)
             return
-        claim = Claim("", 0, new_id("clm"), lease.run_id, ACTION, b"d" * 32, 0)
+        claim = Claim(new_id("clm"), lease.run_id, ACTION, b"d" * 32, 0)
         self._claims[claim.claim_id] = lease
         self._say(lease, claim)
 
@@ -271,7 +271,7 @@ class ScriptedWorker:
 
     def _end(self, lease: Lease, status: ReportedEnd = "succeeded", *waits: Wait) -> None:
         self.ended += 1
-        self._say(lease, Ended("", lease.run_id, 0, status, None, None, None, 0, None, None, waits))
+        self._say(lease, Ended(lease.run_id, status, None, None, None, None, None, waits))
         self._offer()
 
     def _say(self, lease: Lease, body: CommandBody) -> None:

@@ -122,11 +122,11 @@ class Desk:
         self._beats += 1
         now = self._driver.now / 1000
         self._driver.link().beat(WORKER, self._beats, self._leased + 100, now)
-        self._tell(Heartbeat("", "", 0, 0, (), (), received=0, leaving=False))
+        self._tell(Heartbeat(()))
 
     def _end(self, lease: Lease) -> None:
-        told = None, None, None, 0, None, None, ()
-        body = Ended("", lease.run_id, 0, "succeeded", *told)
+        told = None, None, None, None, None, ()
+        body = Ended(lease.run_id, "succeeded", *told)
         self._tell(body, lease.job_id, lease.epoch)
 
     def _tell(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:

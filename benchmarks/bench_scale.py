@@ -8,9 +8,8 @@ bound holds for its processor time, since others use the cores, too.
 `first worker`: the lanes of a type are put in order because a worker handles it. `lease`: the next
 job is taken and its tenant charged; the worker has credits for all. `idle punctuation`: jobs wait,
 no worker has credits. `heard`: a heartbeat of one of so many workers with two leases each. A figure
-is a median unless it says otherwise. `heartbeats`: what 1,000 workers of 20 busy slots send to 64
-partitions, counted from records as they are encoded. `schedule` is in `scale_schedule.py`, and
-`rebuilt from the topic` in `scale_rebuild.py`. A row over its bound makes the exit code 1.
+is a median unless it says otherwise. `schedule` is in `scale_schedule.py`, and `rebuilt from the
+topic` in `scale_rebuild.py`. A row over its bound makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from functools import partial
 from pathlib import Path
 
 from harness import Result, arguments, report
-from scale_heartbeats import heartbeats
 from scale_rebuild import rebuilt
 from scale_schedule import schedule
 
@@ -76,7 +74,6 @@ def main() -> None:
     rows += apart(rebuilt, (10_000 if chosen.quick else 200_000))
     for workers in WORKERS:
         rows += apart(heard, workers)
-    rows += heartbeats()
     rows += schedule()
     report("scale", [with_bound(*row) for row in rows], as_json=chosen.json)
     sys.exit(any(bound is not None and result.value > bound for result, bound in rows))
@@ -250,7 +247,7 @@ def heard(workers: int) -> list[Bounded]:
         roster.heard(name, 1, 4, draining=False, now=NOW / 1000)
         for held in leases:
             registry.changed(Change(held.job_id, None, running(name)))
-        body = Heartbeat("", "", 0, 0, leases, (), received=0, leaving=False)
+        body = Heartbeat(leases)
         order = commands.order(0, 1, Command("", "", "", 0, NOW, body))
         words.append((name, frames.encoded(order)))
     took = [timed(partial(take_in, registry, *word), 5) for word in words]
@@ -259,7 +256,7 @@ def heard(workers: int) -> list[Bounded]:
 
 
 def take_in(registry: WorkerRegistry, name: str, word: bytes) -> None:
-    body = commands.command(word, NOW, name).body
+    body = commands.command(word, NOW).body
     if isinstance(body, Heartbeat):
         registry.heard(name, body, NOW / 1000)
 

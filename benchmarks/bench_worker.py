@@ -223,7 +223,7 @@ class ScriptedDispatcher:
         self._owner.wait(0.02)
         taken = self._owner.take(time.time_ns() // 1_000_000)
         for record in taken:
-            self._hear(commands.command(record.value or b"", record.timestamp, self._worker_id))
+            self._hear(commands.command(record.value or b"", record.timestamp))
         self._hand_out(taken)
 
     def _hand_out(self, taken: Sequence[Record]) -> None:

@@ -107,8 +107,8 @@ class SimulatedWorker:
 
     def _end(self, held: Held) -> None:
         lease = held.lease
-        told = None, None, None, 0, None, None, ()
-        body = Ended("", lease.run_id, 0, "succeeded", *told)
+        told = None, None, None, None, None, ()
+        body = Ended(lease.run_id, "succeeded", *told)
         command = Command("", lease.tenant_id, lease.job_id, lease.epoch, 0, body)
 
         def done(_: Exception | None) -> None:

@@ -70,7 +70,7 @@ def may_wait(record: Record) -> bool:
 
 
 def _command(record: Record) -> Command:
-    return commands.command(record.value, record.timestamp, _sender(record))
+    return commands.command(record.value, record.timestamp)
 
 
 def _sender(record: Record) -> str:

@@ -149,14 +149,11 @@ class RunExecutor:
 def _ended(lease: Lease, status: ReportedEnd, result: RunResult) -> Ended:
     """The command that reports how a run ended."""
     return Ended(
-        "",
         lease.run_id,
-        0,
         status,
         result.result,
         result.error,
         result.retry_after_seconds,
-        0,
         result.traceback,
         result.diverged,
         result.waits,

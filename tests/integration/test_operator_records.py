@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.cimpl import NewTopic
 from support.conditions import PATIENCE_SECONDS
+from support.former_commands import former
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
@@ -213,14 +214,14 @@ def dispatching(cluster: Cluster, *aside: tuple[str, int, int]) -> Iterator[None
 
 
 COMMAND_LETTER: dict[str, Any] = {"topic": "jobs.commands", "value": COMMAND.encode(SUBMIT)}
-BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), (), received=0, leaving=False))
+BEAT = replace(SUBMIT, body=Heartbeat(()))
 ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "cut": ({"cut": True}, "does not hold the whole record"),
     "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "worker has no input of its"),
     "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),
     "no partition": ({"partition": 4}, "events has no partition 4: it has 4"),
-    "of a moment": (COMMAND_LETTER | {"value": COMMAND.encode(BEAT)}, "a worker's Heartbeat"),
+    "of a moment": (COMMAND_LETTER | {"value": former(BEAT)}, "a worker's Heartbeat"),
     "refused": (COMMAND_LETTER | {"value": COMMAND.encode(ASKED)}, "ask for it again"),
 }
 

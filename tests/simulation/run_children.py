@@ -166,7 +166,7 @@ class Below:
     def _ask(self, body: Body) -> Generator[None, None, Reply | None]:
         """What the owner answers; a reply may be lost. None: the run is over."""
         self._claim, self._reply = new_id("clm"), None
-        asked = body(("", 0, self._claim, self._run.lease.run_id))
+        asked = body((self._claim, self._run.lease.run_id))
         yield from ask(self._run, asked, lambda: self._reply, lambda: True)
         assert self._reply is not None
         reply, self._claim = self._reply, ""

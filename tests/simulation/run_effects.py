@@ -72,8 +72,6 @@ class Effects:
 
     def _made(self, name: str, once_per: str, evidence: bytes) -> Claim:
         return Claim(
-            "",
-            0,
             new_id("clm"),
             self._run.lease.run_id,
             name,

@@ -169,14 +169,11 @@ class RunModel:
         worker.world.spoke(self.lease, status)
         worker.held_leases.vacate(self.held)
         ended = Ended(
-            "",
             self.lease.run_id,
-            0,
             told,
             '"ok"' if status == "succeeded" else result,
             error or None,
             None,
-            0,
             traceback=None,
             diverged=diverged,
             waits=waits,

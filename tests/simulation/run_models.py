@@ -40,7 +40,7 @@ class Models:
     def begin(self, step: str, model: str) -> Generator[None, None, str | None]:
         """Be in a call from now on: the id of its claim; None if the run has ended."""
         worker, lease = self._run.worker, self._run.lease
-        claim = ClaimStep("", 0, new_id("clm"), lease.run_id, step, model)
+        claim = ClaimStep(new_id("clm"), lease.run_id, step, model)
         reply = yield from self._ask(claim)
         if reply.kind != "granted":
             self._claim = None

@@ -106,7 +106,7 @@ def test_a_run_may_end_in_a_way_of_its_own_and_only_while_its_lease_lives(desk: 
     worker.heartbeat()
     job_id = desk.event("t1")
     first = desk.lease(job_id)
-    end = Ended("", first.run_id, 0, "parked", None, "not now", None, 0, None)
+    end = Ended(first.run_id, "parked", None, "not now", None, None)
     end = dataclasses.replace(end, status="set_aside")  # type: ignore[arg-type]
     desk.logged(end, job_id, first.epoch)
     again = desk.lease(job_id)

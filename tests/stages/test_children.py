@@ -204,7 +204,7 @@ def test_a_life_that_ends_in_the_step_in_which_the_next_one_begins_is_counted_as
     family.pass_days(9)
     family.boot()
     parent = family.lease_of(parent.job_id)
-    ended = Ended("", parent.run_id, 0, "succeeded", "1", None, None, 0, None)
+    ended = Ended(parent.run_id, "succeeded", "1", None, None, None)
     with family.desk.held_back():
         family.desk.logged(ended, parent.job_id, parent.epoch)
         family.desk.submit(parent.job_id)

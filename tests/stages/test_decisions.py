@@ -12,11 +12,11 @@ from support import audited
 from support.audited import CALL
 from support.delivering import Deliveries
 from support.dispatching import Desk, ScriptedWorker
+from support.former_commands import former
 from support.returning import give_back, letters
 
 from streams.audit.chain import linked
 from streams.runtime.memory_broker import CrashPoint
-from streams.serde.codec import COMMAND
 from streams.serde.records import (
     Cancel,
     Command,
@@ -321,9 +321,9 @@ def test_a_workers_command_has_no_entry_whatever_call_it_names(desk: Desk) -> No
     worker = ScriptedWorker(desk)
     worker.heartbeat()
     lease = desk.lease(desk.event("t1"))
-    ended = Ended("", lease.run_id, 0, "succeeded", "1", None, None, 0, None)
+    ended = Ended(lease.run_id, "succeeded", "1", None, None, None)
     told = Command("cmd_1", "acme", lease.job_id, 1, desk.driver.now, ended, CALL)
-    desk.driver.pipe("jobs.commands", b"w1", COMMAND.encode(told))
+    desk.driver.pipe("jobs.commands", b"w1", former(told))
     assert desk.job(lease.job_id).status == "succeeded"
     assert audited.entries(desk.driver) == []
 

@@ -111,7 +111,7 @@ def test_an_end_that_the_dispatcher_does_not_know_is_refused(
     job_id = desk.event("t1")
     if is_cancelled:
         desk.cancel(job_id)
-    end = Ended("", desk.lease(job_id).run_id, 0, "parked", None, None, None, 0, None)
+    end = Ended(desk.lease(job_id).run_id, "parked", None, None, None, None)
     desk.logged(dataclasses.replace(end, status="asleep"), job_id, 1)  # type: ignore[arg-type]
     assert [letter.reason for letter in desk.dead_letters()] == ["not_supported"]
     assert desk.job(job_id).status == "running"

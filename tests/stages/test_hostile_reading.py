@@ -46,7 +46,7 @@ def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() ->
     worker.step(lease, "looked", "1")
     worker.stay(10, lease)
     again_at = desk.driver.now + desk.topology.window_ms
-    ended = Ended("", lease.run_id, 0, "succeeded", None, None, None, 0, None)
+    ended = Ended(lease.run_id, "succeeded", None, None, None, None)
     with desk.held_back():
         desk.logged(ended, job_id, lease.epoch)
         desk.event("t1", at=again_at)

@@ -16,7 +16,7 @@ from streams.topology.limits import Limit, Rate, Scope
 DAY = 86_400
 SUBMISSION = Submit("draft_reply", "{}", None, None, None, None, None, "ops", b"hash", None)
 EVENT = ENVELOPE.encode(envelope("acme", "t0", "ticket.created"))
-CLAIM = Claim("w1", 0, "clm", "run", "t/k", b"d", 0, "tenant", 1)
+CLAIM = Claim("clm", "run", "t/k", b"d", 0, "tenant", 1)
 UNHANDLED = Submit("a\0b", "{}", None, None, None, None, None, "ops", b"hash", None)
 
 
@@ -53,7 +53,7 @@ def test_a_command_with_a_nul_in_a_name_is_a_dead_letter(
     [
         replace(CLAIM, action="é" * 40_000 + "/k"),
         replace(CLAIM, model="m" * 70_000),
-        ClaimStep("w1", 0, "clm", "run", "step", "m" * 70_000),
+        ClaimStep("clm", "run", "step", "m" * 70_000),
         replace(SUBMISSION, type="t" * 70_000),
     ],
 )

@@ -65,12 +65,12 @@ def rows(desk: Desk) -> list[object]:
 _CHILD = ChildSpec("c", "refund", "{}", DIGEST)
 _MADE = StepResult("c", "child", value="{}")
 _ASKED: dict[str, Callable[[Lease], CommandBody]] = {
-    "claim": lambda of: Claim("", 0, "clm", of.run_id, "mail:send/x", b"d", 0),
-    "claim_step": lambda of: ClaimStep("", 0, "clm", of.run_id, "draft", "gpt"),
-    "listen": lambda of: Listen("", 0, "clm", of.run_id, Wait("w", "time", 0, b"d", timeout_ms=9)),
-    "enqueue": lambda of: Enqueue("", 0, "clm", of.run_id, _MADE, _CHILD),
-    "seal_gather": lambda of: SealGather("", 0, "clm", of.run_id, "g", b"d", 1, 1, 0, 0),
-    "read_children": lambda of: ReadChildren("", 0, "clm", of.run_id, ("job_a",)),
+    "claim": lambda of: Claim("clm", of.run_id, "mail:send/x", b"d", 0),
+    "claim_step": lambda of: ClaimStep("clm", of.run_id, "draft", "gpt"),
+    "listen": lambda of: Listen("clm", of.run_id, Wait("w", "time", 0, b"d", timeout_ms=9)),
+    "enqueue": lambda of: Enqueue("clm", of.run_id, _MADE, _CHILD),
+    "seal_gather": lambda of: SealGather("clm", of.run_id, "g", b"d", 1, 1, 0, 0),
+    "read_children": lambda of: ReadChildren("clm", of.run_id, ("job_a",)),
 }
 _TOLD: dict[str, Callable[[Lease], CommandBody]] = {
     "checkpoint": lambda of: Checkpoint(of.run_id, left({"draft": "1"})[0]),
@@ -233,7 +233,7 @@ def test_a_poisonous_command_is_answered_with_its_claim_and_number(
     desk: Desk, owner: ScriptedWorker
 ) -> None:
     lease = desk.lease(desk.event("t1"))
-    body = Claim("", 0, claim := new_id("clm"), lease.run_id, "mail:\0send/x", b"d", 0)
+    body = Claim(claim := new_id("clm"), lease.run_id, "mail:\0send/x", b"d", 0)
     owner.order(body, lease.job_id, lease.epoch)
     answers = [said for _, said in desk.said() if isinstance(said, Answer)]
     reply = answers[0].reply

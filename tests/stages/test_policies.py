@@ -36,8 +36,8 @@ def leased(desk: Desk, key: str = "t1", **of: Any) -> Lease:
 
 def claimed(worker: ScriptedWorker, lease: Lease, objection: PolicyObjection | None) -> Reply:
     """The answer to a claim with which a policy's objection comes."""
-    asked = worker.name, 0, new_id("clm"), lease.run_id, "email:send/reply", DIGEST
-    worker.desk.command(Claim(*asked, 0, objection=objection), lease.job_id, lease.epoch)
+    asked = new_id("clm"), lease.run_id, "email:send/reply", DIGEST
+    worker.order(Claim(*asked, 0, objection=objection), lease.job_id, lease.epoch)
     return worker.desk.replies()[-1]
 
 

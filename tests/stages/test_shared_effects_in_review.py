@@ -222,7 +222,7 @@ def test_jobs_that_are_left_wait_for_the_next_call_of_an_effect_that_was_not_don
         worker.end(lease, "blocked", result=f'["tenant","{EFFECT}"]', error="busy")
     with desk.held_back():
         outcome(worker, first, granted, "failed")
-        again = Claim(worker.name, 3, "clm_2", first.run_id, EFFECT, DIGEST, 0, "tenant", KEEP_MS)
+        again = Claim("clm_2", first.run_id, EFFECT, DIGEST, 0, "tenant", KEEP_MS)
         desk.command(again, first.job_id, first.epoch)
     begun = len(desk.leases())
     desk.driver.advance(0.9)

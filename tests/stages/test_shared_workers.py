@@ -35,7 +35,7 @@ def _end(floor: Floor, worker: ScriptedWorker) -> str:
     lease = floor.places[0].leases()[-1]
     place = next(each for each in floor.places if each.tenant_id == lease.tenant_id)
     worker.beat(1)
-    body = Ended("", lease.run_id, 0, "succeeded", None, None, None, 0, None)
+    body = Ended(lease.run_id, "succeeded", None, None, None, None)
     Desk.order(place, worker.name, body, lease.job_id, lease.epoch, lease.tenant_id)
     return lease.tenant_id
 
@@ -127,12 +127,12 @@ def test_reports_of_an_earlier_release_are_applied_and_what_it_asks_is_not(desk:
     worker.heartbeat()
     lease = desk.lease(desk.event("t1"))
     reply = worker.claim(lease)
-    desk.logged(Claim("w1/b1", 3, "clm", lease.run_id, "a/b", b"", 0), lease.job_id, lease.epoch)
-    desk.logged(Heartbeat("w9/b1", "default", 3, 9, (), worker.handlers, 0, leaving=False))
+    desk.logged(Claim("clm", lease.run_id, "a/b", b"", 0), lease.job_id, lease.epoch)
+    desk.logged(Heartbeat(()))
     assert (len(desk.replies()), len(desk.ledger())) == (1, 1)
     told = Outcome(reply.claim_id, lease.run_id, "email:send/reply", "done", "1", None)
     desk.logged(told, lease.job_id, lease.epoch)
     assert desk.ledger()[-1].status == "done"
-    ended = Ended("w1/b1", lease.run_id, 0, "succeeded", "1", None, None, 0, None)
+    ended = Ended(lease.run_id, "succeeded", "1", None, None, None)
     desk.logged(ended, lease.job_id, lease.epoch)
     assert (desk.job(lease.job_id).status, desk.dead_letters()) == ("succeeded", [])

@@ -25,7 +25,7 @@ DECLARED = {"draft_reply": JobType("draft_reply", waits_for=(Events("zendesk", "
 
 
 def listen(at: Waiter, lease: Lease, wait: Wait) -> None:
-    body = Listen(at.worker.name, 3, wait.id, lease.run_id, wait)
+    body = Listen(wait.id, lease.run_id, wait)
     at.desk.command(body, lease.job_id, lease.epoch)
 
 

@@ -98,7 +98,7 @@ def test_a_group_whose_waits_all_ended_before_the_park_goes_on_at_once() -> None
     lease = at.job()
     waits = [event_wait(f"t{n}", f"w{n}", needs_all=True) for n in range(2)]
     for wait in waits:
-        at.desk.command(Listen(at.worker.name, 3, wait.id, lease.run_id, wait), lease.job_id, 1)
+        at.desk.command(Listen(wait.id, lease.run_id, wait), lease.job_id, 1)
     assert [reply.kind for reply in at.desk.replies()] == ["listening"] * 2
     at.reply("t0")
     at.reply("t1")
@@ -112,7 +112,7 @@ def test_each_group_that_was_over_before_the_park_drops_its_other_waits() -> Non
     lease = at.job()
     firsts = [event_wait(f"t{n}", f"w{n}", group=n, since="now") for n in range(2)]
     for wait in firsts:
-        body = Listen(at.worker.name, 3, wait.id, lease.run_id, wait)
+        body = Listen(wait.id, lease.run_id, wait)
         at.desk.command(body, lease.job_id, lease.epoch)
     at.reply("t0")
     at.reply("t1")
@@ -152,7 +152,7 @@ def test_what_a_run_has_begun_to_listen_to_stays_open_though_an_earlier_run_awai
     at.park(lease, sleep(5, "nap"), answer)
     at.desk.driver.advance(6)
     again = at.go_on(lease.job_id)
-    body = Listen(at.worker.name, 3, "clm_1", again.run_id, answer)
+    body = Listen("clm_1", again.run_id, answer)
     at.desk.command(body, again.job_id, again.epoch)
     at.park(again, sleep(HOUR, "nap#2"))
     assert len(at.index()) == 1
@@ -227,7 +227,7 @@ def test_a_park_of_a_run_that_is_over_changes_nothing() -> None:
 def test_a_listened_event_is_kept_for_a_later_run() -> None:
     at = Waiter()
     lease = at.job()
-    body = Listen(at.worker.name, 3, "clm_1", lease.run_id, event_wait(since="now"))
+    body = Listen("clm_1", lease.run_id, event_wait(since="now"))
     at.desk.command(body, lease.job_id, lease.epoch)
     at.desk.command(body, lease.job_id, lease.epoch)  # asked again, because the answer was late
     assert len(at.index()) == 1
@@ -240,7 +240,7 @@ def test_a_run_that_is_over_does_not_listen() -> None:
     at = Waiter()
     lease = at.job()
     at.worker.end(lease, "retry", after=0)
-    body = Listen(at.worker.name, 3, "clm_1", lease.run_id, event_wait())
+    body = Listen("clm_1", lease.run_id, event_wait())
     at.desk.command(body, lease.job_id, lease.epoch)
     assert ([reply.kind for reply in at.desk.replies()], at.index()) == (["lost"], [])
 

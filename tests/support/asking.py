@@ -78,14 +78,11 @@ class Asker:
     def park(self, lease: Lease, id_: str, *more: Wait, evidence: bytes = EVIDENCE) -> None:
         wait = Wait("approval[refund]", "approval", 0, evidence, group=0, approval_id=id_)
         ended = Ended(
-            self.worker.name,
             lease.run_id,
-            100,
             "parked",
             None,
             None,
             None,
-            0,
             None,
             waits=(wait, *more),
         )

@@ -66,6 +66,7 @@ from streams.topology.limits import Limit, MaxQueued
 from streams.topology.load import load
 from streams.topology.model import Route, Topology
 from support import decoded
+from support.former_commands import former
 from support.step_results import left
 
 DIGEST = b"d" * 32
@@ -213,8 +214,7 @@ class Desk:
     ) -> str:
         """A command of `jobs.commands`, appended `at` (now unless told); returns its id.
 
-        What a worker sends goes over the link, as from the worker that it names, or that has, or
-        had, the lease of the run.
+        What a worker sends goes over the link, as from the one that has, or had, the run's lease.
         """
         if KIND_OF[type(body)].sender == "worker":
             worker_id = self._worker_of(body)
@@ -270,13 +270,12 @@ class Desk:
     ) -> None:
         """A command that a worker of an earlier release wrote on `jobs.commands`."""
         command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
-        value = COMMAND.encode(command)
+        value = former(command)
         self.driver.pipe("jobs.commands", b"acme", value, partition=self.partition)
 
     def _worker_of(self, body: CommandBody) -> str:
         self._read()
-        named: str = getattr(body, "worker_id", "")
-        return named or self._workers.get(getattr(body, "run_id", ""), "w1/b1")
+        return self._workers.get(getattr(body, "run_id", ""), "w1/b1")
 
     def submit(
         self,
@@ -494,7 +493,7 @@ class ScriptedWorker:
         held = tuple(
             HeldLease(lease.job_id, lease.epoch, lease.alone and waits) for lease in tarpit
         )
-        self.order(Heartbeat(self.name, "", 0, 0, held, (), received=0, leaving=False))
+        self.order(Heartbeat(held))
 
     def order(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
         """Send a command."""
@@ -534,8 +533,6 @@ class ScriptedWorker:
     ) -> Reply:
         """Ask, and return the answer."""
         body = Claim(
-            self.name,
-            0,
             claim_id or new_id("clm"),
             lease.run_id,
             action,
@@ -571,7 +568,7 @@ class ScriptedWorker:
     def claim_step(self, lease: Lease, model: str, *, claim_id: str = "") -> Reply:
         """Ask for the call of a model by a step, and return the answer."""
         asked = claim_id or new_id("clm"), lease.run_id, "draft", model
-        body = ClaimStep(self.name, 0, *asked)
+        body = ClaimStep(*asked)
         self.order(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
@@ -593,13 +590,13 @@ class ScriptedWorker:
     ) -> None:
         if self.is_connected:
             self.beat(free)
-        told = (result, error, after, 0, traceback, diverged, waits)
-        body = Ended(self.name, lease.run_id, 0, status, *told)
+        told = (result, error, after, traceback, diverged, waits)
+        body = Ended(lease.run_id, status, *told)
         self.order(body, lease.job_id, lease.epoch)
 
     def decline(self, lease: Lease) -> None:
         """It has no slot for a lease."""
-        body = Declined(self.name, "full", 0, "no", received=0)
+        body = Declined("no")
         self.order(body, lease.job_id, lease.epoch)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -149,9 +148,8 @@ class Family:
         return found
 
     def park(self, lease: Lease, *waits: Wait) -> None:
-        told = Ended(self.worker.name, lease.run_id, 1_000, "parked", None, None, None, 0, None)
-        body = dataclasses.replace(told, received=0, waits=waits)
-        self.desk.command(body, lease.job_id, lease.epoch)
+        body = Ended(lease.run_id, "parked", None, None, None, None, waits=waits)
+        self.worker.order(body, lease.job_id, lease.epoch)
 
     def end(self, lease: Lease, status: str = "succeeded", **more: Any) -> None:
         result = json.dumps(lease.job_id) if status == "succeeded" else None
@@ -183,8 +181,8 @@ class Family:
         return [reply for reply in self.desk.replies() if reply.claim_id][-1]
 
     def _say(self, lease: Lease, body: Callable[..., Any], *asked: object) -> None:
-        whose = self.worker.name, 0, new_id("clm"), lease.run_id
-        self.desk.command(body(*whose, *asked), lease.job_id, lease.epoch)
+        asks = body(new_id("clm"), lease.run_id, *asked)
+        self.worker.order(asks, lease.job_id, lease.epoch)
 
 
 def spec(call: str, type_: str = "refund", input_: str = '{"n":1}', **more: Any) -> ChildSpec:

@@ -174,7 +174,7 @@ class Step:
 
     def process(self, record: Record) -> None:
         """Apply the command of a record."""
-        command = commands.command(record.value, record.timestamp, (record.key or b"").decode())
+        command = commands.command(record.value, record.timestamp)
         sender, body = (record.key or b"").decode(), command.body
         if isinstance(body, Heartbeat):
             for listed in body.leases:

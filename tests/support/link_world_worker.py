@@ -96,15 +96,13 @@ class WorkerProcess:
         elif run.begun < _CALLS:
             self._claim(run)
         else:
-            self._post(
-                run, Ended("", run.held.lease.run_id, 0, "succeeded", "1", None, None, 0, None)
-            )
+            self._post(run, Ended(run.held.lease.run_id, "succeeded", "1", None, None, None))
             self._leave(run)
 
     def _claim(self, run: Run) -> None:
         run.begun += 1
         run.asked = f"{run.held.lease.run_id}.{run.begun}"
-        body = Claim("", 0, run.asked, run.held.lease.run_id, f"tool/{run.begun}", b"", 0)
+        body = Claim(run.asked, run.held.lease.run_id, f"tool/{run.begun}", b"", 0)
         self._post(run, body)
 
     def _hear(self, run: Run) -> None:

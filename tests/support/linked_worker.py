@@ -40,7 +40,7 @@ class LinkedWorker:
 
     def claim(self, name: str, partition: int = 0, seconds: float = 25.0) -> None:
         """Send a claim that is worth something for so long."""
-        body = Claim("", 0, name, "run_1", f"tool/{name}", b"", 0)
+        body = Claim(name, "run_1", f"tool/{name}", b"", 0)
         self._post(name, partition, body, seconds)
 
     def outcome(self, name: str, partition: int = 0, seconds: float = 625.0) -> None:

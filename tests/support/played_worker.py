@@ -78,7 +78,7 @@ class PlayedWorker:
     def claim(self, lease: Lease, lifetime_ms: int = 0, action: str = ACTION) -> Reply:
         """Ask whether an effect may begin, and wait for the answer."""
         claim_id = new_id("clm")
-        self.say(lease, Claim("", 0, claim_id, lease.run_id, action, DIGEST, lifetime_ms))
+        self.say(lease, Claim(claim_id, lease.run_id, action, DIGEST, lifetime_ms))
 
         def answers() -> list[Reply]:
             return [reply for reply in list(self.replies) if reply.claim_id == claim_id]
@@ -93,8 +93,8 @@ class PlayedWorker:
         """End a run as succeeded, and free its slot."""
         held = self.held.pop(lease.job_id)
         self.held_leases.vacate(held)
-        told = None, None, None, 0, None, None, ()
-        body = Ended("", lease.run_id, 0, "succeeded", *told)
+        told = None, None, None, None, None, ()
+        body = Ended(lease.run_id, "succeeded", *told)
         self.say(lease, body, lambda _: self.held_leases.drop(held))
         self.link.tell()
 

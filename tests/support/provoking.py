@@ -44,7 +44,7 @@ _SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
 _EVERY = definition("note", "{}", every_seconds=1)
 _SET = SetSchedule("provoking", _EVERY, None, "", "ops")
 _DECLARE = DeclareSchedules("provoking", (DeclaredSchedule("declared", "*", _EVERY),))
-_HEARTBEAT = Heartbeat("w/b", "", 0, 0, (), (), received=0, leaving=False)
+_HEARTBEAT = Heartbeat(())
 
 About = tuple[CommandBody, str, int, str]
 """A command, and the job, epoch and tenant that it is about."""
@@ -78,18 +78,18 @@ def _about(job: Job, number: int, dispatcher: Dispatcher) -> Iterator[About]:
     worker = dispatcher.shared.workers.roster.get(job.worker_id)
     if worker is None or worker.limit < worker.sent:
         return
-    who, run = worker.worker_id, job.run_id or ""
+    run = job.run_id or ""
     if number % 3:
-        yield Claim(who, 0, f"clm-{number}", run, "a:b/c", b"", 0), *whose
-    for body in _asking(who, run) if number % 2 else ():
+        yield Claim(f"clm-{number}", run, "a:b/c", b"", 0), *whose
+    for body in _asking(run) if number % 2 else ():
         yield body, *whose
     status = _ENDS[number % len(_ENDS)]
-    yield Ended(who, run, 0, status, None, None, None, 0, traceback=None), *whose
+    yield Ended(run, status, None, None, None, traceback=None), *whose
 
 
-def _asking(worker_id: str, run_id: str) -> Iterator[CommandBody]:
+def _asking(run_id: str) -> Iterator[CommandBody]:
     """Ask for a job, and for a list of jobs."""
-    whose, left = (worker_id, 0, "clm-child", run_id), StepResult("child", CHILD, value="{}")
+    whose, left = ("clm-child", run_id), StepResult("child", CHILD, value="{}")
     one, other = (ChildSpec(call, "note", "{}", bytes(32)) for call in ("child", "gather[p]/0"))
     yield Enqueue(*whose, left, one)
     yield SealGather(*whose, "gather[p]", bytes(32), 2, 1, 0, 0)

@@ -47,13 +47,13 @@ class Waiter:
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def listen(self, lease: Lease, wait: Wait) -> None:
-        body = Listen(self.worker.name, 3, f"clm_{wait.id}", lease.run_id, wait)
+        body = Listen(f"clm_{wait.id}", lease.run_id, wait)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def ended(self, lease: Lease) -> Any:
         from streams.serde.records import Ended
 
-        return Ended(self.worker.name, lease.run_id, 0, "parked", None, None, None, 0, None)
+        return Ended(lease.run_id, "parked", None, None, None, None)
 
     def reply(self, subject: str, type_: str = "reply.sent", **more: Any) -> None:
         """An event that a job may wait for."""

@@ -118,7 +118,7 @@ function heartbeat(partition: number): Promise<void> {
   const at = now();
   const runs = worker.runsOf(partition);
   const leases = runs.map(({ lease: { job_id, epoch } }) => ({ job_id, epoch, waits: false }));
-  const body = { leases, leaving: false };
+  const body = { leases };
   const sent = order({ type: "command", kind: "heartbeat", partition, body }, () => at + 60);
   return sent.then(() => runs.forEach((run) => run.renew(at))).catch(() => {});
 }

@@ -45,7 +45,7 @@ export function take(lease: Json, beatSentAt: number): void {
   const run = new Run(lease, beatSentAt);
   const handler = handlers[lease.type];
   if (free() > 0 && handler && link.now() < run.validUntil()) begin(run, handler);
-  else run.say("declined", { reason: "full", detail: "no slot" }, run.expiresAt);
+  else run.say("declined", { detail: "no slot" }, run.expiresAt);
 }
 
 export function endRun({ job_id, epoch, kind, message }: Json): void {

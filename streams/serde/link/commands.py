@@ -1,13 +1,11 @@
 """The commands that a worker sends over the link: the kind of each, and its body in JSON.
 
-A body has the fields of its record, but for those that only topics need, and `worker_id`: a worker
-speaks for itself, whatever it writes.
+A body has the fields of its record. None says whose it is: a worker speaks for itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
@@ -20,29 +18,17 @@ from streams.serde.link.messages import Order
 from streams.serde.records import Command
 from streams.serde.records.command_kinds import KIND_OF
 
-_NOT_SAID: Mapping[str, Any] = {
-    "worker_id": "",
-    "reply_partition": 0,
-    "work_partition": 0,
-    "pool": "",
-    "handlers": (),
-    "free": 0,
-    "received": 0,
-}
-"""The fields of records that no body has, and what they are then."""
-
 
 def _kind(body: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
 
 
 def _said(body: type) -> type[msgspec.Struct]:
-    """The fields of a record that its body has."""
+    """The body in JSON, which has the fields of its record."""
     types = get_type_hints(body)
     said = [
         (each.name, types[each.name], *(() if each.default is MISSING else (each.default,)))
         for each in fields(body)
-        if each.name not in _NOT_SAID
     ]
     return msgspec.defstruct(body.__name__, said, kw_only=True)
 
@@ -57,10 +43,6 @@ _NAMES = {body: name for name, body in KINDS.items()}
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(body) for name, body in BODIES.items()
 }
-_LEFT_OUT = {
-    name: {each.name: _NOT_SAID[each.name] for each in fields(body) if each.name in _NOT_SAID}
-    for name, body in KINDS.items()
-}
 _WITHIN = {name: within(body) for name, body in KINDS.items()}
 _ORDER = msgspec.json.Decoder(Order)
 
@@ -73,10 +55,8 @@ def order(partition: int, number: int, command: Command) -> Order:
     return Order(partition, number, kind, body, command.tenant_id, command.job_id, command.epoch)
 
 
-def command(value: bytes | None, at: int, worker_id: str = "") -> Command:
+def command(value: bytes | None, at: int) -> Command:
     """The command in a record that came over the link; it was read `at` (milliseconds).
-
-    `worker_id` is that of the worker whose connection it came over.
 
     Raises:
         DecodeError: it is no command, or none that a worker may send.
@@ -89,10 +69,7 @@ def command(value: bytes | None, at: int, worker_id: str = "") -> Command:
         said = msgspec.structs.asdict(decoder.decode(read.body))
     except UNREADABLE as error:
         raise DecodeError(str(error)) from error
-    left_out = _LEFT_OUT[read.kind]
-    if "worker_id" in left_out:
-        said["worker_id"] = worker_id
-    body = KINDS[read.kind](**{**left_out, **said})
+    body = KINDS[read.kind](**said)
     is_within = _WITHIN[read.kind]
     if is_within is not None and not is_within(body):
         raise DecodeError(f"a number of a command is beyond {MOST:,}")

@@ -35,14 +35,7 @@ class Handler:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    worker_id: str
-    pool: str
-    work_partition: int
-    free: int
     leases: tuple[HeldLease, ...]
-    handlers: tuple[Handler, ...]
-    received: int
-    leaving: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +50,6 @@ class PolicyObjection:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Claim:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     action: str
@@ -94,8 +85,6 @@ class Checkpoint:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class ClaimStep:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     step: str
@@ -112,14 +101,11 @@ class StepFailed:
 @sent_by("worker")
 @dataclass(frozen=True, slots=True)
 class Ended:
-    worker_id: str
     run_id: str
-    free: int
     status: ReportedEnd
     result: str | None
     error: str | None
     retry_after_seconds: float | None
-    received: int
     traceback: str | None
     diverged: str | None = None
     waits: tuple[Wait, ...] = ()
@@ -129,18 +115,12 @@ class Ended:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Declined:
-    worker_id: str
-    reason: Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
-    free: int
     detail: str
-    received: int
 
 
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Listen:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     wait: Wait
@@ -185,8 +165,6 @@ class ChildSpec:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     left: StepResult
@@ -196,8 +174,6 @@ class Enqueue:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class SealGather:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     id: str
@@ -220,8 +196,6 @@ class AddChildren:
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class ReadChildren:
-    worker_id: str
-    reply_partition: int
     claim_id: str
     run_id: str
     job_ids: tuple[str, ...]

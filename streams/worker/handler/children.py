@@ -28,7 +28,7 @@ from streams.worker.link.replies import Replies
 
 _Asked = TypeVar("_Asked", Enqueue, SealGather, ReadChildren)
 
-Whose = tuple[str, int, str, str]
+Whose = tuple[str, str]
 """What a question begins with: its worker, the partition for the answer, its claim and its run."""
 ON_PARENT = ("cancel", "abandon")
 _LABEL_CHARS = 256
@@ -146,7 +146,7 @@ class Children:
 
         def asked() -> _Asked:
             run_id = self._session.lease.run_id
-            return body(("", 0, claim_id, run_id))
+            return body((claim_id, run_id))
 
         reply = await ask(self._session, self._replies, claim_id, asked)
         if reply.kind == "conflict":

@@ -51,8 +51,6 @@ class Claims:
         """The claim of an effect."""
         action, once_per = effect.action, effect.once_per
         return Claim(
-            worker_id="",
-            reply_partition=0,
             claim_id=new_id("clm"),
             run_id=self._session.lease.run_id,
             action=action,

@@ -59,7 +59,7 @@ class ModelCalls:
         def copy() -> ClaimStep:
             nonlocal copies
             copies += 1
-            return ClaimStep("", 0, claim_id, run_id, step, model)
+            return ClaimStep(claim_id, run_id, step, model)
 
         def valid_until() -> float:
             return NEVER if withdrawn else self._session.held.valid_until

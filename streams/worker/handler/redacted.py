@@ -41,7 +41,6 @@ _OURS = frozenset(
         "since",
         "status",
         "traceparent",
-        "worker_id",
     }
 )
 """Fields that Tidegate itself fills."""

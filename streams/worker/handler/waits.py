@@ -207,7 +207,7 @@ class Waits:
 
         def body() -> Listen:
             run_id = self._session.lease.run_id
-            return Listen("", 0, claim_id, run_id, wait.asked)
+            return Listen(claim_id, run_id, wait.asked)
 
         reply = await ask(self._session, self._replies, claim_id, body)
         if reply.kind != "listening":

@@ -81,6 +81,6 @@ class Beating:
                 self._held_leases.renew(leases, now, told)
             answered(partition)
 
-        body = Heartbeat("", self._pool, 0, 0, told, (), 0, False)
+        body = Heartbeat(told)
         command = Command("", "", "", 0, wall_ms(), body)
         self._commands.post(partition, command, lambda: now + _WORTH_SECONDS, done, once=True)

@@ -266,7 +266,7 @@ class Link:
         metrics.LEASES.labels("declined").inc()
         log.info("lease declined", job_id=lease.job_id, type=lease.type, why=why)
         until = self._clock() + lease.term_seconds
-        body = Declined("", "full", 0, why, 0)
+        body = Declined(why)
         command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
         self.post(leased.partition, command, lambda: until)
 

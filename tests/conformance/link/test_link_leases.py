@@ -86,7 +86,7 @@ async def test_a_lease_beyond_the_slots_is_declined(play: Play) -> None:
     assert session.beat is not None
     await play.owner.send(Leased(0, session.beat.number, beyond))
     declined = await play.said.next("declined", beyond.job_id)
-    assert (declined.epoch, declined.body.reason) == (1, "full")
+    assert declined.epoch == 1
     play.said.faults.clear()  # the owner of this scenario sent more than it was offered
 
 

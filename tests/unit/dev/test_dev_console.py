@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from structlog.dev import ConsoleRenderer
+from support.former_commands import former
 from support.operator_cluster import make_quarantined
 
 from streams.dev.console.activity import Activity
@@ -15,7 +16,6 @@ from streams.dev.console.log_line import parse
 from streams.dev.console.pace import Pace
 from streams.dev.console.process_lines import ProcessLines
 from streams.dev.console.screen import Line, Screen, wants_colour
-from streams.serde.codec import COMMAND
 from streams.serde.records import (
     Command,
     DeadLetter,
@@ -199,14 +199,14 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     [
         (Settle("a/1", "done", "1", "a note", None), "command", "info"),
         (
-            Heartbeat("w", "default", 0, 1, (), (), received=0, leaving=False),
+            Heartbeat(()),
             "dead letter",
             "error",
         ),
     ],
 )
 def test_a_refused_command_of_an_operator_is_no_alarm(body: Any, name: str, level: str) -> None:
-    command = COMMAND.encode(Command("c", "demo", JOB, 1, 0, body))
+    command = former(Command("c", "demo", JOB, 1, 0, body))
     letter = DeadLetter(
         "d:1",
         "record",

@@ -13,7 +13,7 @@ import pytest
 from fastavro import schemaless_reader, schemaless_writer
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import parse_schema
-from fastavro.utils import generate_one
+from fastavro.utils import generate_many, generate_one
 from support.schema_versions import LATER, another_version
 
 from streams.errors import DecodeError
@@ -90,6 +90,18 @@ def test_every_command_body_is_told_apart() -> None:
     body = records.Cancel("asked", None)
     command = records.Command("cmd_1", "acme", "job_1", 0, 1, body)
     assert codec.COMMAND.decode(codec.COMMAND.encode(command)).body == body
+
+
+def test_a_command_that_workers_wrote_in_an_earlier_release_is_read() -> None:
+    parsed = codec.COMMAND.schema.parsed
+    (bodies,) = (each["type"] for each in parsed["fields"] if each["name"] == "body")
+    for body, datum in zip(bodies, generate_many(parsed, len(bodies)), strict=True):
+        out = io.BytesIO()
+        schemaless_writer(out, parsed, datum | {"body": (body["name"], datum["body"])})
+        command = codec.COMMAND.decode(codec.COMMAND._frame + out.getvalue())
+        assert body["name"] == f"tidegate.{type(command.body).__name__}"
+        if records.command_kinds.KIND_OF[type(command.body)].sender != "worker":
+            assert codec.COMMAND.decode(codec.COMMAND.encode(command)) == command
 
 
 @pytest.mark.parametrize(

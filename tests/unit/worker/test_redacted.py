@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pytest
 
@@ -36,20 +37,12 @@ def rules() -> Redaction:
 
 
 def claim(action: str) -> Claim:
-    return Claim("w@example.com", 0, "clm", "run", action, b"", 0)
+    return Claim("clm", "run", action, b"", 0)
 
 
-def ended(status: str, **given: object) -> Ended:
+def ended(status: Any, **given: Any) -> Ended:
     blank = {"result": None, "error": None, "traceback": None, **given}
-    return Ended(
-        worker_id="w",
-        run_id="run",
-        free=1,
-        status=status,  # type: ignore[arg-type]
-        retry_after_seconds=None,
-        received=0,
-        **blank,  # type: ignore[arg-type]
-    )
+    return Ended(run_id="run", status=status, retry_after_seconds=None, **blank)
 
 
 def test_json_and_texts_are_redacted_at_every_depth(rules: Redaction) -> None:
@@ -64,7 +57,7 @@ def test_json_and_texts_are_redacted_at_every_depth(rules: Redaction) -> None:
     denied = redacted(replace(claim("mail/1"), objection=objection), rules)
     assert denied.objection == PolicyObjection("no-mails", "deny", "not to [redacted]")
     spec = ChildSpec("mail", "mail", f'["{MAIL}"]', b"")
-    child = redacted(Enqueue("w", 0, "clm", "run", left, spec), rules)
+    child = redacted(Enqueue("clm", "run", left, spec), rules)
     assert child.child.input == '["[redacted]"]'
 
 
@@ -80,7 +73,7 @@ def test_a_name_with_a_secret_is_refused_and_not_shown(rules: Redaction, name: s
 
 
 def test_what_tidegate_itself_fills_is_left_alone(rules: Redaction) -> None:
-    assert redacted(claim("mail/1"), rules).worker_id == "w@example.com"
+    assert redacted(replace(claim("mail/1"), claim_id=MAIL), rules).claim_id == MAIL
     sealed = Sealed("key", SECRET.encode())
     assert redacted(sealed, rules) is sealed
 

@@ -69,7 +69,7 @@ async def test_a_suspect_has_the_whole_process_to_itself() -> None:
         suspect = first.give("suspect", alone=True)
         await settled()
         assert second.worker.held_leases.free() == 0
-        assert (await second.declined(second.give())).reason == "full"
+        assert (await second.declined(second.give())).detail == "no slot is free"
         assert jobs.beside == []
         jobs.let_go.set()
         assert await ends(second, other) == "succeeded"

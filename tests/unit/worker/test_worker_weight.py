@@ -129,7 +129,7 @@ async def test_slots_that_light_runs_leave_are_kept_for_it() -> None:
         for number in (0, 1):
             await settled()
             assert jobs.running == [light.job_id for light in lights[number:]]
-            assert (await at.declined(at.give("light"))).reason == "full"
+            assert (await at.declined(at.give("light"))).detail == "no slot is free"
             jobs.end(lights[number])
             await at.ended(lights[number])
         await begun(jobs, lights[2], heavy)
