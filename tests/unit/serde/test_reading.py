@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from fastavro import schemaless_writer
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.odd_records import broken, framed
 
 from streams.errors import DecodeError
 from streams.serde import codec
 from streams.serde.reading import REFUSALS, reader
+from streams.serde.records import Command
+from streams.serde.records.commands import kind_of
 
 CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
 RECORDS = {c.name: framed(c.name) | broken(c.name) for c in CODECS}
@@ -50,6 +52,7 @@ def test_what_our_writer_makes_is_read_without_fastavro(
     c: codec.Codec[Any], data: st.DataObject
 ) -> None:
     value = c.decode(data.draw(framed(c.name)))
+    assume(not (isinstance(value, Command) and kind_of(value).sender == "worker"))  # not written
     record = c.encode(value)
     fields, end = reader(c.schema.parsed)(record, codec.HEADER_SIZE)
     assert (repr(c._build(fields)), end) == (repr(value), len(record))
