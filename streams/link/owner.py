@@ -15,14 +15,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from threading import Condition, Lock
-from weakref import WeakValueDictionary
-
-import structlog
 
 from streams.errors import DecodeError
-from streams.link import metrics
+from streams.link.connections import Connections
 from streams.link.grant import Grant
-from streams.link.greeting import name_of, refusal, welcome, worker_id
 from streams.link.inboxes import Inboxes
 from streams.link.peer import Peer, Waiting
 from streams.link.requests import Request
@@ -43,18 +39,8 @@ from streams.serde.link.messages import (
     Refused,
 )
 
-log = structlog.get_logger(__name__)
-
 _MOST_TAKEN = 2_000
 """How many commands one step gets, so that heartbeats do not wait behind a long one."""
-_LONGEST_REASON = 500
-"""The characters of a refusal, which may quote what a worker sent."""
-_UNREAD_SECONDS = 10.0
-"""A worker that has much to read may read nothing for so long."""
-_TOO_SLOW = Refused("too_slow", "the worker does not read what it is sent: its leases run out")
-_REPLACED = Refused(
-    "replaced", "a later process of the same name is connected: give each its own TIDEGATE_INSTANCE"
-)
 
 
 class Owner:
@@ -68,9 +54,7 @@ class Owner:
         self._lock = self._news = Condition(Lock())
         self._inboxes = Inboxes()
         self._roster = Roster(workers)
-        self._connected: dict[str, Peer] = {}  # by name
-        self._latest: WeakValueDictionary[str, Peer] = WeakValueDictionary()  # by worker's id
-        self._open: set[Peer] = set()
+        self._connections = Connections(terms, monotonic, self._roster.connected, self._roster.gone)
         self._owned: frozenset[int] = frozenset()
 
     # The server's thread.
@@ -81,10 +65,8 @@ class Owner:
         `ready` is called, in any thread, when the server has something to do for it: it must only
         wake the server.
         """
-        peer = Peer(grant, ready, self._monotonic())
         with self._lock:
-            self._open.add(peer)
-        return peer
+            return self._connections.open(grant, ready)
 
     def received(self, peer: Peer, frame: bytes | str) -> list[Request]:
         """Read a frame; the requests in it are the server's to answer."""
@@ -112,44 +94,31 @@ class Owner:
     def say(self, peer: Peer, message: FromOwner) -> None:
         """Send a message behind those that wait."""
         with self._lock:
-            self._send(peer, encoded(message))
+            self._connections.send(peer, message)
 
     def refuse(self, peer: Peer, refused: Refused) -> None:
         """End a connection, and say why."""
         with self._lock:
-            self._refuse(peer, refused)
+            self._connections.refuse(peer, refused)
 
     def closed(self, peer: Peer) -> None:
         """Forget a connection that is gone. Its commands are processed all the same."""
         with self._lock:
-            self._end(peer)
-            self._open.discard(peer)
-            peer.detach()
+            self._connections.close(peer)
 
     def check(self) -> None:
-        """Cut the connections whose workers are silent, or do not read; one not read may be silent.
-
-        What came before this was received.
-        """
+        """Cut the connections of silent and slow workers. What came before this was received."""
         now = self._monotonic()
-        late = now - self.terms.silence_seconds
         with self._lock:
             self._ticked_at = now
-            for peer in list(self._open):
-                if peer.full:
-                    peer.heard_at = now
-                elif peer.heard_at < late and not peer.ended:
-                    log.info("a connection without a beat is cut", worker=peer.worker_id)
-                    self._end(peer)
-                if peer.outgoing.full and peer.read_at < now - _UNREAD_SECONDS:
-                    self._refuse(peer, _TOO_SLOW)
+            self._connections.check(now)
 
     # The stage's thread.
 
     @property
     def connected(self) -> bool:
         """Whether any worker is connected."""
-        return bool(self._connected)
+        return len(self._connections) > 0
 
     @property
     def waiting(self) -> bool:
@@ -183,9 +152,9 @@ class Owner:
             for output in outputs:
                 peer = self._roster.known((output.key or b"").decode())
                 if peer is not None:
-                    self._send(peer, output.value or b"")
+                    self._connections.send(peer, output.value or b"")
             for peer, numbers in acked.items():
-                self._send(peer, encoded(Acked(numbers)))
+                self._connections.send(peer, Acked(numbers))
 
     def again(self) -> None:
         with self._lock:
@@ -199,17 +168,16 @@ class Owner:
                 return
             self._owned = new
             self._inboxes.drop(ended)
-            for peer in list(self._connected.values()):
+            for peer in self._connections:
                 peer.lost |= ended
                 if begun.isdisjoint(peer.lost):
-                    self._send(peer, encoded(Owned(tuple(sorted(new)))))
+                    self._connections.send(peer, Owned(tuple(sorted(new))))
                 else:
-                    self._end(peer)
+                    self._connections.end(peer)
 
     def close(self) -> None:
         with self._lock:
-            for peer in list(self._open):
-                self._end(peer)
+            self._connections.end_all()
             self._roster.collect()
         self._roster.tell()
 
@@ -220,7 +188,7 @@ class Owner:
             case Hello():
                 self._greet(peer, message)
             case _ if peer.hello is None:
-                self._refuse(peer, Refused("malformed", "the first message is a hello"))
+                self._malformed(peer, "the first message is a hello")
             case Beat():
                 peer.heard_at = now
                 self._roster.heard(peer, message, now)
@@ -231,84 +199,19 @@ class Owner:
         return []
 
     def _greet(self, peer: Peer, hello: Hello) -> None:
-        refused = refusal(hello, peer.grant, self.terms)
-        if peer.hello is not None:
-            refused = Refused("malformed", "a connection has one hello")
-        if refused is not None:
-            self._refuse(peer, refused)
-            return
-        if hello.check:
-            peer.say(welcome(worker_id(hello, peer.grant), self.terms, self._owned))
-            self._end(peer)
-            return
-        peer.hello, peer.name = hello, name_of(hello, peer.grant)
-        peer.worker_id = worker_id(hello, peer.grant)
-        if self._make_place(peer.name, hello.boot):
-            self._enter(peer)
-        else:
-            self._refuse(peer, _REPLACED)
-
-    def _make_place(self, name: str, boot: str) -> bool:
-        """End an earlier connection of the same name; False if it is of a later boot."""
-        other = self._connected.get(name)
-        if other is None or other.hello is None:
-            return True
-        if other.hello.boot > boot:
-            return False
-        if other.hello.boot < boot:
-            self._refuse(other, _REPLACED)
-        self._end(other)
-        return True
-
-    def _enter(self, peer: Peer) -> None:
-        earlier = self._latest.get(peer.worker_id)
+        earlier = self._connections.greet(peer, hello, self._owned)
         if earlier is not None:
             self._inboxes.forget(earlier)
-        self._latest[peer.worker_id] = peer
-        self._connected[peer.name] = peer
-        metrics.CONNECTED.set(len(self._connected))
-        self._roster.connected(peer)
-        self._send(peer, encoded(welcome(peer.worker_id, self.terms, self._owned)))
 
     def _order(self, peer: Peer, order: Order) -> None:
         if not 0 <= order.partition < self.terms.partitions:
-            self._refuse(peer, Refused("malformed", f"there is no partition {order.partition}"))
+            self._malformed(peer, f"there is no partition {order.partition}")
         elif len(value := encoded(order)) > MAX_COMMAND_BYTES:
-            self._refuse(peer, Refused("malformed", f"a command has {len(value):,} bytes"))
+            self._malformed(peer, f"a command has {len(value):,} bytes")
         elif order.partition in self._owned:
             self._inboxes.add(Waiting(peer, order.partition, order.number, value))
         else:
             peer.lost.add(order.partition)
 
-    def _send(self, peer: Peer, message: bytes) -> None:
-        if not peer.outgoing.size:
-            peer.read_at = self._monotonic()
-        peer.send(message)
-        if peer.outgoing.overflows:
-            self._refuse(peer, _TOO_SLOW)
-
-    def _refuse(self, peer: Peer, refused: Refused) -> None:
-        if peer.ended:
-            return
-        refused = Refused(refused.reason, refused.message[:_LONGEST_REASON])
-        metrics.REFUSED.labels(refused.reason).inc()
-        log.warning(
-            "a worker's connection is refused",
-            worker=peer.worker_id,
-            token=peer.grant.name,
-            reason=refused.reason,
-            detail=refused.message,
-        )
-        peer.outgoing.clear()
-        peer.say(refused)
-        self._end(peer)
-
-    def _end(self, peer: Peer) -> None:
-        if peer.ended:
-            return
-        peer.ended = True
-        if self._connected.get(peer.name) is peer:
-            del self._connected[peer.name]
-            metrics.CONNECTED.set(len(self._connected))
-            self._roster.gone(peer)
-        peer.wake()
+    def _malformed(self, peer: Peer, why: str) -> None:
+        self._connections.refuse(peer, Refused("malformed", why))

@@ -215,7 +215,7 @@ class Cluster(TopologyTestDriver):
         """
         run = self.run_of(stage)
         self.zombie, run.commits.link = self.owner, None
-        for peer in list(self.zombie._connected.values()):
+        for peer in self.zombie._connections:
             cast(Workers, run.stage.link).gone(peer.worker_id)
         self.zombie._roster = Roster(_Nobody())
         self.reboot(stage)

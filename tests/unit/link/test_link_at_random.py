@@ -136,7 +136,7 @@ def leases_for_a_former_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def confused(self: OwnerProcess) -> None:
         begin(self)
-        self.core._roster.known = self.core._latest.get  # type: ignore[assignment,method-assign]
+        self.core._roster.known = self.core._connections._latest.get  # type: ignore[assignment,method-assign]
 
     monkeypatch.setattr(OwnerProcess, "begin", confused)
 
