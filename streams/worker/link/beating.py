@@ -23,14 +23,12 @@ class Beating:
 
     def __init__(
         self,
-        pool: str,
         held_leases: HeldLeases,
         owners: Owners,
         readiness: Readiness,
         clock: Callable[[], float],
         commands: Commands,
     ) -> None:
-        self._pool = pool
         self._held_leases = held_leases
         self._owners = owners
         self._readiness = readiness
@@ -81,6 +79,5 @@ class Beating:
                 self._held_leases.renew(leases, now, told)
             answered(partition)
 
-        body = Heartbeat(told)
-        command = Command("", "", "", 0, wall_ms(), body)
+        command = Command("", "", "", 0, wall_ms(), Heartbeat(told))
         self._commands.post(partition, command, lambda: now + _WORTH_SECONDS, done, once=True)

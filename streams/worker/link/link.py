@@ -6,12 +6,11 @@ and commands leave in the order in which they are true.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import structlog
 
 from streams.errors import DecodeError
-from streams.process.wall_clock import wall_ms
 from streams.serde.link import frames
 from streams.serde.link.messages import (
     VERSION,
@@ -28,8 +27,7 @@ from streams.serde.link.messages import (
     Wanted,
     Welcome,
 )
-from streams.serde.records import Command, Declined
-from streams.worker import metrics
+from streams.serde.records import Command
 from streams.worker.lease.held_leases import HeldLeases
 from streams.worker.link.beating import Beating
 from streams.worker.link.commands import Commands
@@ -39,6 +37,7 @@ from streams.worker.link.owners import Owners
 from streams.worker.link.peers import Peer, Peers
 from streams.worker.link.readiness import Readiness
 from streams.worker.link.requests import Answered, Question, Requests
+from streams.worker.link.succession import Succession
 from streams.worker.link.taking import Taking
 
 log = structlog.get_logger(__name__)
@@ -71,9 +70,10 @@ class Link:
         self._commands = Commands(self._owners, clock)
         self._requests = Requests(self._owner, clock)
         types = frozenset(handler.type for handler in identity.handlers)
-        self._taking = Taking(held_leases, self._owners, types, inbox.leased, clock)
-        self._beating = Beating(
-            identity.pool, held_leases, self._owners, self.readiness, clock, self._commands
+        self._taking = Taking(held_leases, self._owners, types, inbox.leased, self._commands, clock)
+        self._beating = Beating(held_leases, self._owners, self.readiness, clock, self._commands)
+        self._succession = Succession(
+            self._owners, self._commands, self._requests, self._beating, self.readiness
         )
         self.welcomed: Callable[[Welcome], None] = lambda _: None
         """Called under the lock when an owner takes this worker."""
@@ -111,8 +111,7 @@ class Link:
                 self._held_leases.credits.close(connection)
                 self._held_leases.assigned = any(self._peers)
             self.readiness.lost(connection.name, why)
-            self._begin_anew(self._owners.leave(connection))
-            self._requests.look()
+            self._succession.announced(connection, ())
             self.tell()
 
     def unreached(self, name: str, why: str) -> None:
@@ -211,11 +210,9 @@ class Link:
         """What an owner says that has welcomed this worker."""
         match message:
             case Owned(partitions=partitions):
-                self._begin_anew(self._owners.announce(peer.connection, partitions))
+                self._succession.announced(peer.connection, partitions)
             case Leased():
-                declined = self._taking.take(peer, message)
-                if declined is not None:
-                    self._decline(message, declined)
+                self._taking.take(peer, message)
                 self.tell()
             case Answer(number=0, reply=reply):
                 self._inbox.replied(reply)
@@ -244,31 +241,10 @@ class Link:
         self._held_leases.credits.open(connection)
         peer.beats.is_due(self._clock())
         self._beating.beat(peer)
-        self._begin_anew(self._owners.announce(connection, welcome.owned))
+        self._succession.announced(connection, welcome.owned)
         self.welcomed(welcome)
         self._requests.look()
         self.tell()
-
-    def _begin_anew(self, partitions: Iterable[int]) -> None:
-        """Send the owner of partitions what is not acknowledged, behind an introduction."""
-        for partition in partitions:
-            owner = self._owners.of(partition)
-            self.readiness.forget(partition)
-            if owner is not None:
-                again = self._commands.take(partition)
-                self._beating.introduce(partition)
-                self._commands.put(again)
-                self._requests.anew(owner, partition)
-        self._requests.look()
-
-    def _decline(self, leased: Leased, why: str) -> None:
-        lease = leased.lease
-        metrics.LEASES.labels("declined").inc()
-        log.info("lease declined", job_id=lease.job_id, type=lease.type, why=why)
-        until = self._clock() + lease.term_seconds
-        body = Declined(why)
-        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
-        self.post(leased.partition, command, lambda: until)
 
     def _owner(self, partition: int | None) -> Connection | None:
         return self._peers.any() if partition is None else self._owners.of(partition)

@@ -23,7 +23,7 @@ class Owners:
         return list(self._announced)
 
     def announce(self, connection: Connection, partitions: Collection[int]) -> list[int]:
-        """A connection has these partitions now, and no others.
+        """A connection has these partitions now, and no others; one that is gone has none.
 
         Returns those that have another owner now than before, or none, and those that it did not
         have a moment ago: what their owner does not know yet is to be sent.
@@ -39,10 +39,6 @@ class Owners:
                 known[connection] = None
                 changed.append(partition)
         return changed
-
-    def leave(self, connection: Connection) -> list[int]:
-        """A connection is gone. Returns the partitions that have an older owner again, or none."""
-        return self.announce(connection, ())
 
     def _take(self, partition: int, connection: Connection) -> bool:
         """Forget an announcement; whether the partition has lost its owner by that."""
