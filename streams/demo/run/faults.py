@@ -7,15 +7,15 @@ outside before its successor is up. A kill that hit an idle process is tried aga
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from streams.demo.run.kill import RECOVERY_SECONDS, Kill
-from streams.demo.run.strikes import Strikes
+from streams.demo.run.owner_faults import OwnerFaults
+from streams.demo.run.strikes import CHANCE_SECONDS, counted
 from streams.demo.run.waiting import until
 from streams.demo.verdict.groups import Groups
-from streams.demo.verdict.topic_recorder import Seen, TopicRecorder
+from streams.demo.verdict.topic_recorder import TopicRecorder
 from streams.demo.world.delivery import Vendor
 from streams.demo.world.hold import Hold
 from streams.demo.world.receiver import Hook, Receiver
@@ -24,29 +24,17 @@ from streams.demo.world.scenario import CAPPED_TENANT, TENANTS
 from streams.demo.world.subscribers import STRUCK_ENDPOINT
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
-from streams.kafka.offsets import Place
 from streams.serde import delivery_states, job_states
-from streams.serde.records import Job, Schedule
-from streams.topology.model import FUSED
 
 T = TypeVar("T")
-
-_CHANCE_SECONDS = 10.0
-"""How long a fault waits for work to strike; less for work that only deliveries bring."""
 
 _SHORT_CHANCE_SECONDS = 3.0
 
 _UNHINDERED = frozenset(TENANTS) - {CAPPED_TENANT}
 """Tenants whose interrupted jobs need not queue behind a cap before they move on."""
 
-_INPUTS = {
-    "dedup": ("events.received",),
-    "scheduler": ("schedule",),
-    "dispatcher": ("events", "jobs.commands"),
-}
 
-
-class Faults(Strikes):
+class Faults(OwnerFaults):
     """Strikes the processes of one pipeline; each strike returns whether it landed."""
 
     def __init__(
@@ -58,11 +46,9 @@ class Faults(Strikes):
         groups: Groups,
         receiver: Receiver,
     ) -> None:
-        super().__init__(pipeline)
+        super().__init__(pipeline, topics, groups)
         self._vendor = vendor
         self._recorder = recorder
-        self._topics = topics
-        self._groups = groups
         self._receiver = receiver
 
     def plan(self) -> list[tuple[str, Callable[[], Awaitable[bool]]]]:
@@ -99,7 +85,7 @@ class Faults(Strikes):
         broken = [b for b in self._vendor.broken if b.ingress == member.url and b.sent_at < at]
         if not pid or not broken:
             return False
-        kill = Kill("ingress", member.name, pid, at, _counted(len(broken), "request"))
+        kill = Kill("ingress", member.name, pid, at, counted(len(broken), "request"))
         self._watch(kill, self._takes_requests(member.url))
         return True
 
@@ -109,7 +95,7 @@ class Faults(Strikes):
 
     async def _strike_caller(self, call: Call) -> bool:
         name = self._process_of(call.caller.pid)
-        await until(lambda: self._epoch_of(call) is not None, _CHANCE_SECONDS)
+        await until(lambda: self._epoch_of(call) is not None, CHANCE_SECONDS)
         epoch = self._epoch_of(call)
         if name is None or epoch is None:
             return False
@@ -125,7 +111,7 @@ class Faults(Strikes):
 
     async def _strike_sender(self, hook: Hook) -> bool:
         owners = await asyncio.to_thread(self._groups.owners, "delivery")
-        await until(lambda: hook.place in self._topics.rows, _CHANCE_SECONDS)
+        await until(lambda: hook.place in self._topics.rows, CHANCE_SECONDS)
         rows = (s for s in self._topics.records.deliveries if s.value.message_id == hook.message_id)
         name = next((owners.get(row.partition, "") for row in rows), "")
         pid, at = self._strike(name)
@@ -138,111 +124,11 @@ class Faults(Strikes):
         self._watch(kill, until(lambda: self._is_delivered(hook), RECOVERY_SECONDS))
         return True
 
-    async def stage(self, stage: str) -> bool:
-        """Strike the instance for which a record has just come in."""
-        group = self._runs(stage)
-        owners = await asyncio.to_thread(self._groups.owners, group)
-        try:
-            chance = self._topics.next_record(lambda s: s.topic in _INPUTS[stage] and not s.taken)
-            seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
-        except TimeoutError:
-            return False
-        name = owners.get(seen.partition, "")
-        pid, at = self._strike(name)
-        committed = await asyncio.to_thread(self._groups.committed, group)
-        mine = {partition for partition, owner in owners.items() if owner == name}
-        left = self._left(stage, mine, committed, at)
-        if not pid or not left:
-            return False
-        kill = Kill(stage, name, pid, at, f"{_counted(len(left), 'record')} for {stage}")
-        self._watch(kill, self._committed_past(group, left))
-        return True
-
-    async def scheduler(self) -> bool:
-        """Strike the instance that has a timer about to be due."""
-        owners = await asyncio.to_thread(self._groups.owners, self._runs("scheduler"))
-        timers: list[Seen[Schedule]] = []
-
-        def due_soon() -> bool:
-            now = time.time()
-            timers[:] = [
-                s
-                for s in self._topics.records.schedule
-                if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
-            ]
-            return bool(timers)
-
-        if not await until(due_soon, _CHANCE_SECONDS):
-            return False
-        name = owners.get(timers[0].partition, "")
-        pid, at = self._strike(name)
-        await self._topics.to_end()
-        mine = [timer for timer in timers if owners.get(timer.partition) == name]
-        pending = [timer for timer in mine if not self._fired(timer, before=at)]
-        if not pid or not pending:
-            return False
-        self._watch(
-            Kill("scheduler", name, pid, at, f"{_counted(len(pending), 'timer')} about to be due"),
-            until(lambda: all(map(self._fired, pending)), RECOVERY_SECONDS),
-        )
-        return True
-
-    async def dispatcher(self) -> bool:
-        """Strike the owner of a job that a worker runs: what the run says must not be lost."""
-        owners = await asyncio.to_thread(self._groups.owners, self._runs("dispatcher"))
-        try:
-            chance = self._topics.next_record(_begins)
-            seen = await asyncio.wait_for(chance, _CHANCE_SECONDS)
-        except TimeoutError:
-            return False
-        name, job = owners.get(seen.partition, ""), seen.value
-        pid, at = self._strike(name)
-        await self._topics.to_end()
-
-        def has_moved() -> bool:
-            newest = self._topics.newest[job.job_id]
-            return newest.epoch > job.epoch or newest.status not in job_states.LEASED
-
-        if not pid or has_moved():
-            return False
-        kill = Kill("dispatcher", name, pid, at, f"a run of {job.type}")
-        self._watch(kill, until(has_moved, RECOVERY_SECONDS))
-        return True
-
-    def _runs(self, stage: str) -> str:
-        """The process and group name of a stage: the fused one's if that does its work."""
-        fused = any(member.stage == FUSED for member in self._pipeline.members)
-        return FUSED if fused and stage in _INPUTS else stage
-
     async def _takes_requests(self, url: str) -> bool:
         while True:
             if await self._vendor.knock(url, TENANTS[0]) == 400:
                 return True
             await asyncio.sleep(0.05)
-
-    def _left(
-        self, stage: str, mine: set[int], committed: dict[Place, int], at: float
-    ) -> list[Seen[Any]]:
-        """Records that were readable, but not yet committed by these partitions' dead owner."""
-        return [
-            seen
-            for topic in _INPUTS[stage]
-            for seen in self._topics.of(topic)
-            if seen.partition in mine
-            and not seen.taken
-            and seen.read_at < at
-            and seen.offset >= committed.get((topic, seen.partition), 0)
-        ]
-
-    async def _committed_past(self, group: str, left: list[Seen[Any]]) -> bool:
-        while True:
-            now = await asyncio.to_thread(self._groups.committed, group)
-            if all(now.get((s.topic, s.partition), 0) > s.offset for s in left):
-                return True
-            await asyncio.sleep(0.1)
-
-    def _fired(self, timer: Seen[Schedule], before: float = float("inf")) -> bool:
-        return self._topics.commanded.get(timer.value.value, before) < before
 
     def _epoch_of(self, call: Call) -> int | None:
         job = self._topics.records.leased.get(call.caller.run_id)
@@ -261,20 +147,11 @@ class Faults(Strikes):
         return is_over or job.epoch > kill.epoch
 
 
-def _begins(seen: Seen[Any]) -> bool:
-    """Whether a record says that a job runs."""
-    return isinstance(seen.value, Job) and seen.value.status in job_states.LEASED
-
-
 async def _while_kept(hold: Hold[T], strike: Callable[[T], Awaitable[bool]]) -> bool:
     """Strike whoever made the request that a hold keeps; False if none comes in time."""
     try:
-        return await strike(await asyncio.wait_for(hold.request, _CHANCE_SECONDS))
+        return await strike(await asyncio.wait_for(hold.request, CHANCE_SECONDS))
     except TimeoutError:
         return False
     finally:
         hold.release()
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -12,6 +12,9 @@ from dataclasses import replace
 from streams.demo.run.kill import RECOVERY_SECONDS, Kill
 from streams.dev.pipeline import Pipeline
 
+CHANCE_SECONDS = 10.0
+"""How long a fault waits for work to strike; less for work that only deliveries bring."""
+
 
 class Strikes:
     """The SIGKILLs of one run; `kills` are those that landed."""
@@ -46,3 +49,8 @@ class Strikes:
 
         self.kills.append(kill)
         self._watched.append(asyncio.create_task(watch()))
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things in words."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
