@@ -44,7 +44,7 @@ from streams.topology.model import Route
 
 pytestmark = pytest.mark.broker
 
-NOTE = {"incident_note": "the work topic is back"}
+NOTE = {"incident_note": "the topic is back"}
 NOW = int(time.time() * 1000)
 SUBMIT = Command(
     "cmd_1",

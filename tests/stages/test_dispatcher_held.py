@@ -9,7 +9,7 @@ from support.dispatching import Desk, ScriptedWorker
 from streams.serde.job_states import JobStatus
 from streams.serde.records import Lease
 from streams.topology.limits import Limit
-from streams.topology.model import JobType, Topic
+from streams.topology.model import JobType
 
 HOUR_MS = 3_600_000
 
@@ -284,10 +284,8 @@ def test_a_count_is_told_anew_after_a_minute() -> None:
 
 def test_jobs_of_a_pool_that_is_gone_follow_their_type_or_are_held() -> None:
     desk = Desk()
-    gpu = Topic("jobs.work.gpu", 16, retention_ms=86_400_000)
     types = {"draft_reply": JobType("draft_reply", "gpu")}
-    topics = {**desk.topology.topics, gpu.name: gpu}
-    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.deploy(pools=("default", "gpu"), job_types=types)
     job_id = desk.event("t1")
     desk.driver.advance(1)
     assert desk.job(job_id).pool == "gpu"

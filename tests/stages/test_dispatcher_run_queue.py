@@ -12,7 +12,7 @@ from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.codec import JOB
 from streams.topology.limits import Limit
-from streams.topology.model import JobType, Topic
+from streams.topology.model import JobType
 
 
 @pytest.fixture
@@ -144,9 +144,8 @@ def test_leases_go_out_in_bounded_parts(desk: Desk) -> None:
 
 def in_two_pools(desk: Desk) -> tuple[ScriptedWorker, ScriptedWorker]:
     """A worker of the default pool, and one of another that renders."""
-    topics = {**desk.topology.topics, "jobs.work.gpu": Topic("jobs.work.gpu", 16)}
     types = {"render": JobType("render", pool="gpu")}
-    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.deploy(pools=("default", "gpu"), job_types=types)
     desk.driver.advance(0.2)
     drafts = ScriptedWorker(desk, slots=1_000)
     renders = ScriptedWorker(desk, "w2/b1", types=("render",), pool="gpu")

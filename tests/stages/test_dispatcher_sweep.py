@@ -12,9 +12,8 @@ from streams.runtime.step import OutputRefused
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.job_states import WAITING
 from streams.serde.records import Wait, Wake
-from streams.topology.model import JobType, Route, Topic
+from streams.topology.model import JobType, Route
 
-GPU = Topic("jobs.work.gpu", 16, retention_ms=86_400_000)
 MENDED = (Route("zendesk", "ticket.*", "triage", "interactive"),)
 
 
@@ -22,7 +21,7 @@ MENDED = (Route("zendesk", "ticket.*", "triage", "interactive"),)
 def desk() -> Desk:
     """With two pools."""
     desk = Desk()
-    desk.deploy(topics={**desk.topology.topics, GPU.name: GPU}, pools=("default", "gpu"))
+    desk.deploy(pools=("default", "gpu"))
     desk.driver.advance(0.2)
     return desk
 

@@ -8,7 +8,7 @@ from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
 from streams.topology.limits import Limit
-from streams.topology.model import JobType, Topic
+from streams.topology.model import JobType
 
 
 @pytest.fixture
@@ -175,9 +175,8 @@ def test_workers_that_cannot_help_do_not_hide_one_that_can(desk: Desk) -> None:
 
 def with_gpu(desk: Desk) -> tuple[ScriptedWorker, ScriptedWorker]:
     """A worker of the default pool, and one of another pool that renders."""
-    topics = {**desk.topology.topics, "jobs.work.gpu": Topic("jobs.work.gpu", 16)}
     types = {"render": JobType("render", pool="gpu")}
-    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.deploy(pools=("default", "gpu"), job_types=types)
     desk.driver.advance(0.2)
     renders = ScriptedWorker(desk, "w2/b1", types=("render",), pool="gpu")
     return ScriptedWorker(desk), renders

@@ -8,16 +8,14 @@ from streams.serde.keys import join
 from streams.serde.records import (
     Ended,
 )
-from streams.topology.model import JobType, Topic
+from streams.topology.model import JobType
 
 DAY_MS = 86_400_000
 
 
 def with_gpu(desk: Desk) -> None:
-    gpu = Topic("jobs.work.gpu", 16, retention_ms=DAY_MS)
     types = {"draft_reply": JobType("draft_reply", "gpu")}
-    topics = {**desk.topology.topics, gpu.name: gpu}
-    desk.deploy(topics=topics, pools=("default", "gpu"), job_types=types)
+    desk.deploy(pools=("default", "gpu"), job_types=types)
     desk.driver.advance(0.5)
 
 

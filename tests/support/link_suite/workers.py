@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ class WorkerUnderTest:
 class Kind:
     """A worker that may be absent here; `missing` says why."""
 
-    missing: Callable[[], str | None]
     make: Callable[[], WorkerUnderTest]
+    missing: Callable[[], str | None] = lambda: None
 
 
 def _no_node() -> str | None:
@@ -94,16 +93,10 @@ def _install(folder: Path) -> None:
         )
 
 
-def _no_link() -> str | None:
-    if find_spec("streams.worker.transport") is not None:
-        return "`tidegate worker` does not speak the link yet: it reads its leases from Kafka"
-    return None
-
-
 def _python() -> WorkerUnderTest:
     words = ("-m", "streams.cli", "worker", "--app", "support.link_suite.app:app")
     environ = {"PYTHONPATH": str(_ROOT / "tests")}
     return WorkerUnderTest("python", (sys.executable, *words), _ROOT, environ=environ)
 
 
-KINDS = {"typescript": Kind(_no_node, _node), "python": Kind(_no_link, _python)}
+KINDS = {"typescript": Kind(_node, _no_node), "python": Kind(_python)}

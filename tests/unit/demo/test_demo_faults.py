@@ -100,7 +100,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The faults' clock stands at `NOW`: `DUE_SOON` stays due soon, however slow the machine."""
-    monkeypatch.setattr("streams.demo.run.faults.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("streams.demo.run.owner_faults.time", SimpleNamespace(time=lambda: NOW))
 
 
 def faults(processes: Processes, topics: Topics, **parts: Any) -> Faults:

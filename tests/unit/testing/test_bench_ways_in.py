@@ -23,7 +23,6 @@ routes:
 job_types:
   - {name: refund, pool: slow, max_attempts: 1}
 pools: [{name: slow}]
-topics: [{name: jobs.work.slow, partitions: 4, retention_days: 1}]
 """
 
 
