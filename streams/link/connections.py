@@ -74,7 +74,7 @@ class Connections:
             self.end(peer)
 
     def check(self, now: float) -> None:
-        """End those whose workers are silent, or do not read; one that is not read may be silent."""
+        """End those whose workers are silent or slow; one that is not read may be silent."""
         for peer in list(self._open):
             if peer.full:
                 peer.heard_at = now

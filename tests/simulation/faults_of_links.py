@@ -86,7 +86,7 @@ def commands_of_a_lost_partition_are_acknowledged() -> Any:
     owned = Owner.owned
 
     def acknowledging(self: Owner, partitions: Collection[int]) -> None:
-        for peer in list(self._open):
+        for peer in list(self._connections._open):
             for waiting in peer.waiting:
                 if waiting.partition not in partitions:
                     self.say(peer, Acked({waiting.partition: waiting.number}))

@@ -293,7 +293,7 @@ def test_a_drained_worker_gets_no_new_lease_and_ends_what_it_runs(
     worker.heartbeat()
     assert statuses(desk, running, waiting) == ["succeeded", "pending"]
     ScriptedWorker(desk, "w2/b1").heartbeat()
-    assert desk.lease(waiting).worker_id == "w2/b1"
+    assert desk.taker(waiting) == "w2/b1"
 
 
 @pytest.mark.parametrize("keep_state", [True, False])
@@ -310,7 +310,7 @@ def test_a_drain_outlives_the_owner_and_the_workers_process_until_it_is_resumed(
     assert statuses(desk, waiting) == ["pending"]
     desk.stop("worker", "w1", resume=True)
     desk.driver.advance(0.2)
-    assert desk.lease(waiting).worker_id == "w1/b2"
+    assert desk.taker(waiting) == "w1/b2"
 
 
 def test_a_drain_whose_step_is_taken_back_is_read_again(desk: Desk, worker: ScriptedWorker) -> None:

@@ -96,7 +96,7 @@ def test_a_call_for_a_job_leaves_a_job_alone(family: Family) -> None:
     """What an event left gives the right to read the event's body."""
     parent = family.root()
     left = StepResult("c", "event", 0, b"c", value="{}")
-    body = Enqueue(family.worker.name, 0, "clm", parent.run_id, left, spec("c"))
+    body = Enqueue("clm", parent.run_id, left, spec("c"))
     family.desk.command(body, parent.job_id, parent.epoch)
     assert family.desk.refusals() == ["forged_result"]
 
@@ -118,7 +118,7 @@ def test_a_wait_for_a_job_of_another_tenant_tells_nothing_of_it(family: Family) 
     desk, parent = family.desk, family.root()
     desk.submit("job_theirs", tenant="globex")
     theirs = family.lease_of("job_theirs")
-    ended = Ended("", theirs.run_id, 0, "review", None, "who knows", None, 0, None)
+    ended = Ended(theirs.run_id, "review", None, "who knows", None, None)
     desk.command(replace(ended, diverged="step"), "job_theirs", theirs.epoch)
     replay = Replay("job_theirs", "vendor mended", False, "ops")
     desk.command(replay, "job_secret", tenant="globex")
