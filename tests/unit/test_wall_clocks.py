@@ -109,7 +109,7 @@ READ_IN = {
     "streams/runtime/lag.py": "the age of the last record: a metric",
     "streams/link/access.py": "whether a token has ended: 401, make another",
     "streams/link/live.py": "that no run says something from the future: shown",
-    "streams/worker/link/link.py": "the date of a command: shown",
+    "streams/worker/link/taking.py": "the date of a command: shown",
     "streams/api/sources/trial.py": "signs a test delivery",
     "streams/worker/link/beating.py": "the date of a heartbeat: shown",
     "streams/worker/link/run_commands.py": "the date of a command: shown",

@@ -238,7 +238,8 @@ async def test_a_worker_that_reads_nothing_is_cut_and_the_stage_never_waits(
     partitions: Partitions, server: LinkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streams.link.web_socket._FLUSH_SECONDS", 0.05)
-    monkeypatch.setattr("streams.link.connections._UNREAD_SECONDS", -1)  # its clock stands still here
+    # The clock of this owner stands still.
+    monkeypatch.setattr("streams.link.connections._UNREAD_SECONDS", -1)
     async with dialed(server.port) as worker:
         await worker.send(hello("w1"))
         welcome = await worker.next()
