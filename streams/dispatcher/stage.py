@@ -70,6 +70,7 @@ from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
 from streams.serde.records.command_kinds import KIND_OF
+from streams.serde.sizes import MAX_JOB_BYTES
 from streams.topology.model import Topology
 
 PARTS: tuple[type[Part], ...] = (
@@ -122,7 +123,7 @@ _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""
 _POOLS_EVERY_MS = 500
 _LARGE_BYTES = 8 * 1024
-"""A job becomes too large only with the help of a record that is larger than this."""
+"""A job becomes too large by a record that is larger than this, or by many commands of a worker."""
 
 
 def stage(topology: Topology) -> Stage:
@@ -191,7 +192,7 @@ class Dispatcher(BatchProcessor):
             else:
                 for read in self._hooks.reads[record.topic]:
                     read(step, record)
-        if any(len(record.value or b"") > _LARGE_BYTES for record in records):
+        if self._may_be_too_large(records):
             self._table.refuse_large()
         for handled in self._hooks.handled:
             handled(step)
@@ -247,6 +248,14 @@ class Dispatcher(BatchProcessor):
         name = (key or b"").decode(errors="replace")  # the key of a bucket is no text
         for part in self._hooks.parts.values():
             part.refused(step, topic, name, detail, missing)
+
+    def _may_be_too_large(self, records: Sequence[Record]) -> bool:
+        """Whether a job may have grown too large: by a large record, or by many of a worker."""
+        sizes = [len(record.value or b"") for record in records]
+        if max(sizes, default=0) > _LARGE_BYTES:
+            return True
+        is_much = self._table.has_large or sum(sizes) > MAX_JOB_BYTES // 2
+        return is_much and any(record.topic == LINK for record in records)
 
     def _command(self, step: Step, record: Record) -> None:
         """Apply a command of a topic. A worker wrote one there only in an earlier release.

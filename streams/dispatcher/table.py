@@ -22,6 +22,8 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
 from streams.serde.sizes import MAX_JOB_BYTES
 
+_LARGE_BYTES = MAX_JOB_BYTES // 2
+
 
 class Table:
     """The jobs of one partition, with what the present transaction changed.
@@ -43,6 +45,12 @@ class Table:
         self._rows: dict[str, Job] = {}  # changed and not yet written
         self._stored: dict[str, Job | None] = {}  # of changed jobs: the rows in the store
         self._lives: dict[str, Job] = {}  # how the life before ended, if that was not written
+        self._large = set[str]()  # jobs whose rows are large
+
+    @property
+    def has_large(self) -> bool:
+        """Whether a small command might make a job too large."""
+        return bool(self._large)
 
     def get(self, job_id: str) -> Job | None:
         """The job as it is now."""
@@ -50,7 +58,11 @@ class Table:
         if row is not None:
             return row
         value = self._store.get(job_id.encode())
-        return None if value is None else self._cache.decode(job_id, value)
+        if value is None:
+            return None
+        if len(value) > _LARGE_BYTES:
+            self._large.add(job_id)
+        return self._cache.decode(job_id, value)
 
     def put(self, job: Job) -> None:
         """Set a job's new state, to be written by `flush`."""
@@ -89,12 +101,15 @@ class Table:
             change = RowChange(self._lives.pop(job_id, self._stored[job_id]), job)
             if change.is_of_workflow:
                 of_workflows.append(change)
-            written[job_id.encode()] = self._cache.encode(job_id, job)
+            value = written[job_id.encode()] = self._cache.encode(job_id, job)
+            if len(value) > _LARGE_BYTES:
+                self._large.add(job_id)
             written |= changes(self._stored[job_id], job)
             self._ctx.on_undo(self._stored.__setitem__, job_id, self._stored[job_id])
             self._stored[job_id] = job
             if job.status in TERMINAL:
                 self._cache.forget(job_id)
+                self._large.discard(job_id)
         if written:
             self._store.put_many(written)
         if of_workflows:

@@ -21,6 +21,8 @@ MOST_OPEN = 150
 _MOST_PARKED, _MOST_PLACES = 100, 2_000
 """How many waits one park has, and their groups. A worker takes no more either; opening so many is
 quick, and takes a time that grows with the square of their number."""
+_LONGEST_PART = 256
+"""How long each part of a wait is that `Wait.size` does not count."""
 _MOST_FOLLOWED = 100
 """Through how many jobs a circle of jobs is found that wait for each other."""
 _MOST_WAITERS = 1_000
@@ -100,6 +102,10 @@ def check_asked(asked: Collection[Wait]) -> None:
     for wait in asked:
         if is_note(wait.id):
             raise PoisonRecord("forged_result", f"no wait is called {wait.id[:200]!r}")
+        others = wait.since, wait.approval_id or "", wait.after_event
+        if max(map(len, (*others, wait.digest, wait.failed_before))) > _LONGEST_PART:
+            detail = f"a part of wait {wait.id[:200]!r} is longer than {_LONGEST_PART}"
+            raise PoisonRecord("bad_wait", detail)
 
 
 def counts_since(job: Job, asked: Wait) -> int:

@@ -16,6 +16,8 @@ _MOST_CHARS = 1_000
 _MOST_HANDLERS = 1_000
 """Each lease that is made looks at the types of those that are connected."""
 _LONGEST_TYPE = 255
+_MOST_PAUSES = 100
+"""Each job's record has the pauses of its policy."""
 _NAME = re.compile(r"[^\s/@]{1,200}")
 
 
@@ -28,8 +30,8 @@ def refusal(hello: Hello, grant: Grant, terms: Terms) -> Refused | None:
         message = (
             "a name has 1 to 200 printable characters without blanks, / and @, a boot is a UUIDv7, "
             f"and there are {_MOST_HANDLERS:,} handlers at most; a type has 1 to {_LONGEST_TYPE} "
-            f"printable characters, numbers of policies are from 0 to {MOST:,}, and the version of "
-            f"the code has {_MOST_CHARS:,} characters at most"
+            f"printable characters, a policy {_MOST_PAUSES} pauses at most, its numbers are from 0 "
+            f"to {MOST:,}, and the version of the code has {_MOST_CHARS:,} characters at most"
         )
         return Refused("malformed", message)
     if hello.pool not in terms.pools:
@@ -86,6 +88,8 @@ def _is_sound(hello: Hello) -> bool:
 
 def _is_within(handler: Handler) -> bool:
     """Whether the stage can count with a policy, and write it into the records of jobs."""
+    if len(handler.backoff) > _MOST_PAUSES:
+        return False
     numbers = handler.max_attempts, handler.timeout_seconds, *handler.backoff
     counts = all(0 <= number <= MOST for number in numbers)
     named = 0 < len(handler.type) <= _LONGEST_TYPE and handler.type.isprintable()

@@ -7,13 +7,16 @@ process, and each that takes the partition over.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.family import PAGE, Family, end_wait, spec
 from support.waiter import sleep
 
+from streams.serde.codec import JOB
 from streams.serde.records import (
     Checkpoint,
+    Claim,
     Ended,
     Enqueue,
     Replay,
@@ -21,7 +24,9 @@ from streams.serde.records import (
     Wait,
     WaitGroup,
 )
+from streams.serde.sizes import MAX_JOB_BYTES
 from streams.serde.step_ids import gathered_id, passed_id
+from streams.topology.limits import Limit
 
 LISTS = PAGE + 60
 """More jobs than one step begins."""
@@ -127,3 +132,27 @@ def test_a_wait_for_a_job_of_another_tenant_tells_nothing_of_it(family: Family) 
     (left,) = family.lease_of(parent.job_id).steps
     told = "no job job_theirs of this tenant: it is not made yet, or forgotten"
     assert left.message == f"a!end: {told}"
+
+
+@pytest.mark.parametrize("part", ["digest", "failed_before", "approval_id", "after_event", "since"])
+def test_a_wait_has_no_part_that_fills_the_record_of_its_job(family: Family, part: str) -> None:
+    parent = family.root()
+    long: Any = b"d" * 300 if part in ("digest", "failed_before") else "1" * 300
+    family.park(parent, replace(sleep(60), **{part: long}))
+    assert family.desk.refusals() == ["bad_wait"]
+
+
+def test_many_small_commands_leave_room_for_what_the_dispatcher_adds_to_a_job() -> None:
+    """No command causes what the end of a lease adds: a record too large ends the process then."""
+    family = Family(Limit("calls", "tool", "*", concurrency=10_000, shared=False))
+    parent = family.root()
+    for number in range(250):
+        claim_id = f"{number}" + "x" * 7_000
+        body = Claim(claim_id, parent.run_id, f"mail/{number}", b"d" * 32, 0)
+        family.desk.command(body, parent.job_id, parent.epoch)
+    assert family.desk.refusals()[0] == "job_too_large"
+    assert len(JOB.encode(family.job(parent.job_id))) <= MAX_JOB_BYTES
+    family.desk.cancel(parent.job_id)
+    assert family.job(parent.job_id).cancel_requested
+    family.desk.driver.advance(60)
+    goes_on(family)

@@ -151,6 +151,7 @@ def test_a_refusal_quotes_little_of_what_a_worker_sent(partitions: Partitions, s
         Handler("mail", 5, (1.0, -1.0), 300.0),
         Handler("mail", 2**62, (1.0,), 300.0),
         Handler("mail", 5, (1.0,), 300.0, "x" * 1_001),
+        Handler("mail", 5, (1.0,) * 101, 300.0),
     ],
 )
 def test_a_policy_with_which_a_stage_cannot_count_is_refused(
