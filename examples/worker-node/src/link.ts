@@ -9,7 +9,7 @@ type Order = { message: Json; until: () => number; settle: (result: Json) => voi
 
 const SILENT_SECONDS = 15;
 export const now = uptime; // seconds; it counts the time in which the machine was suspended
-export let terms = { margin_seconds: 0, heartbeat_seconds: 0 }; // those of the newest welcome
+export let terms = { margin_seconds: 0, heartbeat_seconds: 0, term_seconds: 0 }; // those of the newest welcome
 const ownerOf = new Map<number, Owner>(); // by partition; the newest word counts
 const orders = new Map<number, Order>(); // by number: commands and requests that are not settled
 let owners: Owner[] = []; // those that welcomed this worker; one that wants slots comes first

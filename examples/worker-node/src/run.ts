@@ -29,7 +29,7 @@ export class Run {
   }
 
   end = () => this.over.signal.reason;
-  expiresAt = () => this.basis + this.lease.term_seconds;
+  expiresAt = () => this.basis + Math.min(this.lease.term_seconds, link.terms.term_seconds);
   validUntil = () => this.expiresAt() - link.terms.margin_seconds;
 
   /** Does a piece of work once: its value is kept with the job. */

@@ -7,6 +7,7 @@ is later.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -29,7 +30,8 @@ class Held:
     `started_at` is infinite until a lease that must run alone begins. Such a lease `waits` until no
     other run is left, and is `announced` once a heartbeat that says so was acknowledged. One that
     waits for slots is without a start, and `waits`, too; `weight` is how many it fills.
-    `source` gave the lease, and gets its credit back.
+    `source` gave the lease, and gets its credit back. `term` is that of the owners since then: an
+    heir with another topology may count a shorter one than the lease has.
     """
 
     lease: Lease
@@ -42,6 +44,7 @@ class Held:
     announced: bool = False
     weight: int = 1
     source: Source = None
+    term: float = math.inf
 
     @property
     def valid_until(self) -> float:
@@ -51,7 +54,7 @@ class Held:
     @property
     def expires_at(self) -> float:
         """The earliest moment at which the dispatcher may give the job to another."""
-        return self.basis + self.lease.term_seconds
+        return self.basis + min(self.term, self.lease.term_seconds)
 
     @property
     def timeout_at(self) -> float:
@@ -123,6 +126,13 @@ class HeldLeases:
     def usable(self, lease: Lease) -> float:
         """For how many seconds after its heartbeat was sent a lease may start something."""
         return lease.term_seconds - self.margin
+
+    def follow_term(self, partition: int, seconds: float) -> None:
+        """Count no longer terms for leases of a partition than its owner does now."""
+        with self.lock:
+            for held in self._held.values():
+                if held.lease.home_partition == partition:
+                    held.term = min(held.term, seconds)
 
     def vacate(self, held: Held) -> None:
         """Free the slot of a run that is over, even if its end is not acknowledged yet."""

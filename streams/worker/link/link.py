@@ -72,8 +72,9 @@ class Link:
         types = frozenset(handler.type for handler in identity.handlers)
         self._taking = Taking(held_leases, self._owners, types, inbox.leased, self._commands, clock)
         self._beating = Beating(held_leases, self._owners, self.readiness, clock, self._commands)
+        whom = self._owners, self._peers, held_leases
         self._succession = Succession(
-            self._owners, self._commands, self._requests, self._beating, self.readiness
+            *whom, self._commands, self._requests, self._beating, self.readiness
         )
         self.welcomed: Callable[[Welcome], None] = lambda _: None
         """Called under the lock when an owner takes this worker."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from streams.worker.lease.held_leases import HeldLeases
 from streams.worker.link.beating import Beating
 from streams.worker.link.commands import Commands
 from streams.worker.link.contract import Connection
 from streams.worker.link.owners import Owners
+from streams.worker.link.peers import Peers
 from streams.worker.link.readiness import Readiness
 from streams.worker.link.requests import Requests
 
@@ -18,12 +20,16 @@ class Succession:
     def __init__(
         self,
         owners: Owners,
+        peers: Peers,
+        held_leases: HeldLeases,
         commands: Commands,
         requests: Requests,
         beating: Beating,
         readiness: Readiness,
     ) -> None:
         self._owners = owners
+        self._peers = peers
+        self._held_leases = held_leases
         self._commands = commands
         self._requests = requests
         self._beating = beating
@@ -36,8 +42,10 @@ class Succession:
         """
         for partition in self._owners.announce(connection, partitions):
             owner = self._owners.of(partition)
+            peer = None if owner is None else self._peers.of(owner)
             self._readiness.forget(partition)
-            if owner is not None:
+            if owner is not None and peer is not None:
+                self._held_leases.follow_term(partition, peer.welcome.term_seconds)
                 again = self._commands.take(partition)
                 self._beating.introduce(partition)
                 self._commands.put(again)

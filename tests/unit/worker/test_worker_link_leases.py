@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.linked_worker import LinkedWorker
+from support.scripted_owner import ScriptedOwner
 
 from streams.serde.link.messages import Beat, Leased, Wanted
 from streams.serde.records import Declined, Heartbeat
+from streams.topology.model import LeasePolicy
 from streams.worker.lease.credits import ON_ITS_WAY_SECONDS
 
 
@@ -35,6 +37,20 @@ def test_only_an_acknowledged_heartbeat_renews_a_lease_from_its_sending() -> Non
     worker.link.beat()
     owner.acknowledge()
     assert held.basis == 1_006.0
+
+
+def test_a_lease_lasts_no_longer_than_the_present_owner_counts() -> None:
+    """The topology has changed: the heir takes the job back after its own term."""
+    worker = LinkedWorker()
+    worker.owner("one", 0, 1).lease(0)
+    worker.owner("one", 1).lease(1)
+    moved, other = worker.begun
+    heir = ScriptedOwner(worker.link, "two", leases=LeasePolicy(term_seconds=20)).open(0)
+    assert [held.valid_until for held in (moved, other)] == [1_015.0, 1_025.0]
+    worker.now += 10
+    worker.link.beat()
+    heir.acknowledge()
+    assert moved.valid_until == 1_025.0
 
 
 def test_beats_go_out_each_interval_and_heartbeats_to_partitions_with_leases_alone() -> None:
