@@ -15,7 +15,6 @@ from streams.artifacts.store import ArtifactStore
 from streams.errors import TransientError
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
-from streams.process.wall_clock import wall_ms
 from streams.redaction.redaction import Redaction
 from streams.serde.link.messages import Announce, Welcome
 from streams.serde.records import Command, DeclareSchedules, Reply
@@ -199,7 +198,7 @@ class Worker:
         self._declared = True
         body = DeclareSchedules(self._app.name, self._app.schedules())
         for partition in range(welcome.partitions):
-            command = Command("", "", "", 0, wall_ms(), body)
+            command = Command("", "", "", 0, 0, body)
             self.link.post(partition, command, lambda: math.inf)
 
     async def _leave(self) -> None:

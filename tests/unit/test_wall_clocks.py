@@ -41,7 +41,6 @@ READ_IN = {
     "streams/api/live/reader.py": "the hour in which an id was given out: as above",
     "streams/api/live/tickets.py": "how long a ticket opens a stream: 401, ask for another",
     "streams/worker/live/output.py": "the date of what a run says: shown",
-    "streams/worker/worker.py": "when a command was sent: shown",
     "streams/analytics/http.py": "which windows are asked for, how long a job waits: shown",
     "streams/analytics/metrics.py": "which hour is the present one, ages: shown",
     "streams/broker/status.py": "when the embedded broker started: shown",
@@ -109,10 +108,7 @@ READ_IN = {
     "streams/runtime/lag.py": "the age of the last record: a metric",
     "streams/link/access.py": "whether a token has ended: 401, make another",
     "streams/link/live.py": "that no run says something from the future: shown",
-    "streams/worker/link/taking.py": "the date of a command: shown",
     "streams/api/sources/trial.py": "signs a test delivery",
-    "streams/worker/link/beating.py": "the date of a heartbeat: shown",
-    "streams/worker/link/run_commands.py": "the date of a command: shown",
     "streams/worker/link/run_requests.py": "the date of a progress: shown",
 }
 """Modules that read a wall clock, and for what."""

@@ -48,7 +48,7 @@ _ORDER = msgspec.json.Decoder(Order)
 
 
 def order(partition: int, number: int, command: Command) -> Order:
-    """A command as it goes over the link."""
+    """A command as it goes over the link; its owner dates it."""
     kind = _NAMES[type(command.body)]
     said = {name: getattr(command.body, name) for name in BODIES[kind].__struct_fields__}
     body = msgspec.Raw(msgspec.json.encode(said))

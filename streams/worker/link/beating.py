@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streams.process.wall_clock import wall_ms
 from streams.serde.link.frames import encoded
 from streams.serde.link.messages import Beat
 from streams.serde.records import Command, Heartbeat
@@ -79,5 +78,5 @@ class Beating:
                 self._held_leases.renew(leases, now, told)
             answered(partition)
 
-        command = Command("", "", "", 0, wall_ms(), Heartbeat(told))
+        command = Command("", "", "", 0, 0, Heartbeat(told))
         self._commands.post(partition, command, lambda: now + _WORTH_SECONDS, done, once=True)

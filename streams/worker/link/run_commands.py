@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from streams.process.wall_clock import wall_ms
 from streams.serde.records import Command, CommandBody, Lease
 from streams.worker.link.contract import Acknowledged, Deadline
 from streams.worker.link.link import Link
@@ -22,7 +21,7 @@ class RunCommands:
     def post(self, body: CommandBody, until: Deadline, done: Acknowledged | None = None) -> None:
         """Send a command without waiting; any thread may call this."""
         lease = self._lease
-        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
+        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, 0, body)
         self._link.post(lease.home_partition, command, until, done)
 
     def send(self, body: CommandBody, until: Deadline) -> asyncio.Future[None]:

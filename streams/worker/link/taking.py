@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 
 import structlog
 
-from streams.process.wall_clock import wall_ms
 from streams.serde.link.messages import Leased
 from streams.serde.records import Command, Declined
 from streams.worker import metrics
@@ -68,5 +67,5 @@ class Taking:
         log.info("lease declined", job_id=lease.job_id, type=lease.type, why=why)
         until = self._clock() + lease.term_seconds
         whose = lease.tenant_id, lease.job_id, lease.epoch
-        command = Command("", *whose, wall_ms(), Declined(why))
+        command = Command("", *whose, 0, Declined(why))
         self._commands.post(leased.partition, command, lambda: until)
