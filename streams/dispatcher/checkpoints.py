@@ -13,15 +13,26 @@ from streams.serde.records.jobs import WaitKind
 from streams.serde.step_ids import CHILD, is_note
 from streams.state.store import KeyValueStore
 
+_MOST_BYTES = 4 * 1024 * 1024
 _OWN_KINDS = frozenset((*get_args(WaitKind), CHILD, "passed"))
 """The kinds of results that the dispatcher writes, and reads again."""
 
 
 def steps_of(checkpoints: KeyValueStore, job: Job) -> tuple[StepResult, ...]:
-    """What the finished steps and waits of a job left, in the order of their ids."""
+    """What the finished steps and waits of a job left, in the order of their ids.
+
+    Those behind the first 4 MiB are left out, since no lease could hold as much: a worker may leave
+    more than fits into memory.
+    """
     prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
-    found = checkpoints.range(prefix, after(prefix))
-    return tuple(STEP_RESULT.decode(value) for _, value in found)
+    found: list[StepResult] = []
+    size = 0
+    for _, value in checkpoints.range(prefix, after(prefix)):
+        found.append(STEP_RESULT.decode(value))
+        size += len(value)
+        if size > _MOST_BYTES:
+            break
+    return tuple(found)
 
 
 def find(checkpoints: KeyValueStore, job: Job, id_: str) -> StepResult | None:

@@ -13,6 +13,7 @@ import pytest
 from support.family import PAGE, Family, end_wait, spec
 from support.waiter import sleep
 
+from streams.dispatcher.checkpoints import steps_of
 from streams.serde.codec import JOB
 from streams.serde.records import (
     Checkpoint,
@@ -155,4 +156,20 @@ def test_many_small_commands_leave_room_for_what_the_dispatcher_adds_to_a_job() 
     family.desk.cancel(parent.job_id)
     assert family.job(parent.job_id).cancel_requested
     family.desk.driver.advance(60)
+    goes_on(family)
+
+
+def test_no_more_of_what_a_job_has_left_is_read_than_a_lease_could_hold(family: Family) -> None:
+    """Otherwise it would fill the memory of each owner that leases the job again."""
+    parent = family.root()
+    for number in range(8):
+        left = StepResult(f"s{number}", "step", value='"' + "x" * 900_000 + '"')
+        family.desk.command(Checkpoint(parent.run_id, left), parent.job_id, parent.epoch)
+    checkpoints = family.desk.driver.store("dispatcher", "checkpoints")
+    assert [each.id for each in steps_of(checkpoints, family.job(parent.job_id))] == [
+        f"s{number}" for number in range(5)
+    ]
+    family.end(parent, "released")
+    family.go_on()
+    assert family.job(parent.job_id).end_reason == "lease_too_large"
     goes_on(family)
