@@ -14,9 +14,14 @@
 {{- fail (printf "the label %s cannot be given: it selects the pods of a component" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- range $key, $of := .Values.keys -}}
+{{- range $key, $of := omit .Values.keys "link" -}}
 {{- if not $of.secretName -}}
 {{- fail (printf "keys.%s.secretName is empty: make the Secret and name it; the chart's README says how" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $facts := fromYaml (include "tidegate.components" .) -}}
+{{- if and (hasKey $facts "pool") (not (default dict $facts.values.token).secretName) (not $.Values.keys.link.secretName) -}}
+{{- fail (printf "keys.link.secretName is empty, and workers.%s has no token of its own: make the Secret and name it, or name that of a token under workers.%s.token" (trimPrefix "worker-" $name) (trimPrefix "worker-" $name)) -}}
 {{- end -}}
 {{- end -}}
 {{- include "tidegate.checkKafka" . -}}

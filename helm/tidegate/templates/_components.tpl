@@ -43,7 +43,7 @@ The components that run, by name, as YAML. Of each:
 ingress: {command: [ingress], stateful: false, serves: http, needs: [kafka, vault]}
 {{- end }}
 {{- if $fused }}
-pipeline: {command: [pipeline], stateful: true, serves: probes, needs: [kafka, vault, link], group: pipeline, owns: {{ has "dispatcher" $fused }}}
+pipeline: {command: [pipeline], stateful: true, serves: probes, needs: [kafka, vault{{ if has "dispatcher" $fused }}, link{{ end }}], group: pipeline, owns: {{ has "dispatcher" $fused }}}
 {{- end }}
 {{- if not (has "dedup" $fused) }}
 dedup: {command: [dedup], stateful: true, serves: probes, needs: [kafka], group: dedup}

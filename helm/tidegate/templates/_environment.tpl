@@ -79,8 +79,10 @@ to others stand behind them: Kubernetes knows only those that stand before. */}}
 - {name: TIDEGATE_LINK_CA, value: /etc/tidegate/link/ca.crt}
 {{- end }}
 {{- end }}
+{{- if $token.secretName }}
 - name: TIDEGATE_LINK_TOKEN
   valueFrom: {secretKeyRef: {name: {{ $token.secretName | quote }}, key: {{ $token.entry | quote }}}}
+{{- end }}
 {{- end }}
 
 {{/* What every command has: the topology, and how it logs. */}}

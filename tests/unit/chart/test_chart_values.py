@@ -46,6 +46,7 @@ def test_the_chart_has_no_lint() -> None:
         ("kafka.bootstrap=", "kafka.bootstrap is empty"),
         ("keys.vault.secretName=", "keys.vault.secretName is empty"),
         ("keys.adminToken.secretName=", "keys.adminToken.secretName is empty"),
+        ("keys.link.secretName=", "workers.answers has no token of its own"),
         ("kafka.securityProtocol=SASL_SSL", "kafka.sasl.secretName is empty"),
         ("kafka.sasl.secretName=user", "kafka.sasl.secretName is set, but"),
         ("kafka.clientCertificate.secretName=user", "shows no client certificate: use SSL"),
@@ -105,6 +106,24 @@ def test_a_value_that_cannot_work_is_named(given: str, says: str) -> None:
     assert says in done.stderr
     assert "nil pointer" not in done.stderr
     assert "s3cret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "workers",
+    ["null", '{answers: {app: "support.app:app", token: {secretName: own, entry: token}}}'],
+)
+def test_workers_without_a_token_of_their_own_alone_need_that_of_the_link(
+    tmp_path: Path, workers: str
+) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"keys: {{link: {{secretName: ''}}}}\nworkers: {workers}\n")
+    with_token = {
+        name
+        for name, pod in chart.pods(chart.resources(chart.output(values))).items()
+        for variable in pod["spec"]["containers"][0].get("env", ())
+        if variable["name"] == "TIDEGATE_LINK_TOKEN"
+    }
+    assert with_token == (set() if workers == "null" else {"tide-tidegate-worker-answers"})
 
 
 def test_no_setting_is_a_variable_that_the_chart_sets_itself() -> None:
