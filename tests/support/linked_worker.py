@@ -15,10 +15,10 @@ HANDLERS = (Handler("job", 5, (1.0,), 300.0),)
 class LinkedWorker:
     """The link of a worker of some slots, and what it was told."""
 
-    def __init__(self, slots: int = 4) -> None:
+    def __init__(self, slots: int = 4, boot: str = "boot") -> None:
         self.now = 1_000.0
         self.held_leases = HeldLeases(slots, 5, lambda: self.now)
-        identity = Identity("w1", "boot", "default", HANDLERS)
+        identity = Identity("w1", boot, "default", HANDLERS)
         self.link = Link(identity, self.held_leases, self, lambda: self.now)
         self.begun: list[Held] = []
         self.replies: list[Reply] = []

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
     ClientError,
     ClientSession,
     ClientWSTimeout,
@@ -31,7 +33,9 @@ _PING_SECONDS = 5.0
 
 
 class Dialer:
-    """Dials by WebSocket. `token` is asked before each connection, since it may be renewed.
+    """Dials by WebSocket.
+
+    `token` is asked and `ca_file` is read before each connection, since both may be renewed.
 
     Raises:
         ConfigError: the file with the certificates of authorities cannot be read, or an address is
@@ -49,7 +53,8 @@ class Dialer:
             )
         self._addresses = addresses
         self._token = token
-        self._tls = tls_of(ca_file)
+        self._ca_file = ca_file
+        tls_of(ca_file)
         self._thread: DaemonThread | None = None
         self._closed = threading.Event()
 
@@ -87,13 +92,12 @@ class Dialer:
                     connection = WebSocket(target.name, socket)
                     await connection.serve(link)
                     return connection.why
-        except WSServerHandshakeError as error:
-            return f"it refuses the connection (HTTP {error.status}): see the token, and its log"
         except (ClientError, OSError, ConfigError) as error:  # TimeoutError is an OSError
-            return str(error) or f"it does not answer ({type(error).__name__})"
+            return _why(error)
 
     def _connector(self, target: Target) -> TCPConnector:
-        return TCPConnector(resolver=At(target.ip), ssl=self._tls)
+        tls = tls_of(self._ca_file) if target.address.secure else True
+        return TCPConnector(resolver=At(target.ip), ssl=tls)
 
     def _headers(self) -> dict[str, str]:
         token = self._token()
@@ -110,3 +114,17 @@ def tls_of(ca_file: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
         raise ConfigError(f"TIDEGATE_LINK_CA: cannot read {ca_file}: {error}") from error
+
+
+def _why(error: Exception) -> str:
+    """Why a connection could not be made, in the same words each time: it is logged once."""
+    match error:
+        case WSServerHandshakeError(status=status):
+            return f"it refuses the connection (HTTP {status}): see the token, and its log"
+        case ClientConnectorCertificateError(certificate_error=refused):
+            reason = getattr(refused, "verify_message", "") or refused
+            return f"its certificate is not accepted: {reason}: see TIDEGATE_LINK_CA, and the name"
+        case ClientConnectorError(os_error=reason):
+            return f"it cannot be reached: {reason}"
+        case _:
+            return str(error) or f"it does not answer ({type(error).__name__})"

@@ -32,36 +32,39 @@ class Dialing:
         self._dial = dial
         self._found: dict[Address, frozenset[Target]] = {}
         self._tasks: dict[Target, asyncio.Task[None]] = {}
-        self._broke = asyncio.Event()
+        self._broke = {address: asyncio.Event() for address in addresses}
         self._said: dict[str, str] = {}
 
     async def run(self, closed: threading.Event) -> None:
         """Dial until closed."""
-        looking = asyncio.create_task(self._look())
+        looking = [asyncio.create_task(self._look(address)) for address in self._addresses]
         try:
             while not closed.is_set():
-                if looking.done():
-                    looking.result()
+                for each in looking:
+                    if each.done():
+                        each.result()
                 try:
                     self._link.tick()
                 except Exception:
                     log.exception("the link failed at its tick: it goes on")
                 await asyncio.sleep(_TICK_SECONDS)
         finally:
-            tasks = [looking, *self._tasks.values()]
+            tasks = [*looking, *self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _look(self, address: Address) -> None:
+        """Look an address up again and again; a name server that hangs holds up no other one."""
+        broke = self._broke[address]
         while True:
-            await asyncio.gather(*map(self._look_up, self._addresses))
-            for target in set().union(*self._found.values()) - self._tasks.keys():
+            await self._look_up(address)
+            for target in self._found.get(address, frozenset()) - self._tasks.keys():
                 self._tasks[target] = asyncio.create_task(self._keep(target))
-            self._broke.clear()
+            broke.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._broke.wait()
+                    await broke.wait()
 
     async def _look_up(self, address: Address) -> None:
         """Look a name up; if that fails, its former targets stay."""
@@ -79,7 +82,7 @@ class Dialing:
                 self._lost(target.name, await self._dial(target))
                 lasted = loop.time() - began > _LONGEST_PAUSE_SECONDS
                 pause = _FIRST_PAUSE_SECONDS if lasted else pause
-                self._broke.set()
+                self._broke[target.address].set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         finally:

@@ -8,81 +8,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import WSMsgType, web
-from support.certificates import self_signed, server_tls
+from support.certificates import self_signed
 from support.conditions import PATIENCE_SECONDS
+from support.dialed_owner import DialedOwner, serving
 from support.linked_worker import LinkedWorker
 
 from streams.errors import ConfigError
 from streams.serde.link import frames
-from streams.serde.link.messages import VERSION, FromWorker, Owned, Welcome
+from streams.serde.link.messages import Owned
 from streams.worker.link import addresses
 from streams.worker.link.addresses import Address
 from streams.worker.link.dialer import Dialer
 
-WELCOME = Welcome(VERSION, "w1/boot", "one", 4, (0,), 5.0, 30.0, 5.0)
-
-
-class Server:
-    """An owner's socket. Each connection is welcomed at its hello, unless `refuses`."""
-
-    def __init__(self) -> None:
-        self.said: list[FromWorker] = []
-        self.frames = 0
-        self.tokens: list[str | None] = []
-        self.sockets: list[web.WebSocketResponse] = []
-        self.refuses = False
-        self.port = 0
-        self._news = asyncio.Event()
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.tokens.append(request.headers.get("Authorization"))
-        self._news.set()
-        if self.refuses:
-            return web.Response(status=401)
-        socket = web.WebSocketResponse(max_msg_size=frames.MAX_FRAME_BYTES)
-        await socket.prepare(request)
-        self.sockets.append(socket)
-        async for message in socket:
-            assert message.type in (WSMsgType.TEXT, WSMsgType.BINARY)
-            read = frames.from_worker(message.data)
-            self.frames += 1
-            self.said += read
-            self._news.set()
-            if type(read[0]).__name__ == "Hello":
-                await socket.send_bytes(frames.frame([WELCOME]))
-        return socket
-
-    async def until(self, condition) -> None:  # type: ignore[no-untyped-def]
-        """Wait for something to have been said."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
-
-    def kinds(self) -> list[str]:
-        return [type(each).__name__ for each in self.said]
-
-
-@asynccontextmanager
-async def serving(pem: Path | None = None) -> AsyncIterator[Server]:
-    server = Server()
-    app = web.Application()
-    app.router.add_get("/v1/link", server.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_tls(pem) if pem else None)
-    await site.start()
-    server.port = runner.addresses[0][1]
-    try:
-        yield server
-    finally:
-        await runner.cleanup()
-
 
 @asynccontextmanager
 async def dialing(
-    server: Server, worker: LinkedWorker, token: str | None, ca_file: Path | None = None
+    server: DialedOwner, worker: LinkedWorker, token: str | None, ca_file: Path | None = None
 ) -> AsyncIterator[None]:
     place = "http://127.0.0.1" if ca_file is None else "https://localhost"
     places = addresses.addresses([f"{place}:{server.port}"])
