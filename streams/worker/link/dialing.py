@@ -79,8 +79,9 @@ class Dialing:
         try:
             while target in self._found[target.address]:
                 began = loop.time()
-                self._lost(target.name, await self._dial(target))
+                why = await self._dial(target)
                 lasted = loop.time() - began > _LONGEST_PAUSE_SECONDS
+                self._lost(target.name, why, lasted or pause >= _LONGEST_PAUSE_SECONDS)
                 pause = _FIRST_PAUSE_SECONDS if lasted else pause
                 self._broke[target.address].set()
                 await asyncio.sleep(pause)
@@ -88,9 +89,12 @@ class Dialing:
         finally:
             del self._tasks[target]
 
-    def _lost(self, name: str, why: str) -> None:
-        """Say once why an owner cannot be reached, and again when the reason is another one."""
+    def _lost(self, name: str, why: str, is_news: bool = True) -> None:
+        """Say once why an owner cannot be reached, and again when the reason is another one.
+
+        An owner that starts beside the worker is no news until the pauses are the longest.
+        """
         self._link.unreached(name, why)
-        if self._said.get(name) != why:
+        if is_news and self._said.get(name) != why:
             self._said[name] = why
             log.warning("no connection to an owner: trying on", owner=name, why=why)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 from support.dialed_owner import DialedOwner, serving
 from support.host_names import HostNames
+from support.link_suite.said import come
 from support.linked_worker import LinkedWorker
 
 from streams.worker.link import addresses, dialer, dialing
+from streams.worker.link.addresses import Target
 from streams.worker.link.dialer import Dialer
+from streams.worker.link.dialing import Dialing
 
 
 @pytest.fixture
@@ -125,3 +130,25 @@ async def test_a_name_server_that_never_answers_holds_up_no_other_name(names: Ho
         await greeted(one)
         await one.sockets[0].close()
         await one.until(lambda: len(one.tokens) == 2)
+
+
+async def test_an_owner_that_starts_beside_the_worker_is_no_warning(
+    names: HostNames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "_FIRST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(dialing, "_LONGEST_PAUSE_SECONDS", 1.0)
+    names.table["owners"] = ["127.0.0.1"]
+    warnings, closed = [], threading.Event()
+    places = addresses.addresses(["ws://owners:1"])
+
+    async def refused(target: Target) -> str:
+        warnings.append(len(said))
+        return "nobody listens"
+
+    with capture_logs() as said:
+        running = asyncio.create_task(Dialing(LinkedWorker().link, places, refused).run(closed))
+        await come(lambda: said, "a warning")
+        closed.set()
+        await running
+    assert warnings == [0, 0, 0, 0]  # before each attempt, after pauses of 0.2, 0.4 and 0.8 s
+    assert [each["why"] for each in said] == ["nobody listens"]
