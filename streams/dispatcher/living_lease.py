@@ -22,9 +22,16 @@ def living(step: Step, command: Command, run_id: str, *, last_word: bool = False
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     if isinstance(command.body, Claim):
-        step.shared.workers.claimed(job.job_id)
+        _note_claim(step, job)
         return job
     return job if last_word else confirm(step, job)
+
+
+def _note_claim(step: Step, job: Job) -> None:
+    lease = step.shared.workers.running.get(job.job_id)
+    if lease is not None and not lease.claimed:
+        lease.claimed = True
+        step.on_undo(setattr, lease, "claimed", False)
 
 
 def is_own(step: Step, worker_id: str | None) -> bool:

@@ -155,7 +155,7 @@ def test_an_endpoint_is_recovered_once_for_one_key(
             since=command.since,
             recovered=1,
             statuses=command.statuses,
-            ended_at=command.at,
+            ended_at=AT,  # the command comes twice, and is obeyed once
         )
         pending = replace(parked, status="pending", parked_because=None)
         return [make_state(recovery=begun), pending]

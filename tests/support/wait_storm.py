@@ -162,7 +162,7 @@ class Storm(Waiter):
             old, ended = self.worker, dataclasses.replace(self.ended(lease), waits=waits)
             with self.desk.held_back():
                 self.boot()
-                assert ended.worker_id == old.name
+                assert old is not self.worker
                 self.desk.command(ended, lease.job_id, lease.epoch)
         elif fault == "worker_with":
             with self.desk.held_back():

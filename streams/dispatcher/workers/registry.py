@@ -79,12 +79,6 @@ class WorkerRegistry:
             and (lease.via is None or lease.via is not present)
         ]
 
-    def claimed(self, job_id: str) -> None:
-        """The worker of a lease has claimed an effect."""
-        lease = self.running.get(job_id)
-        if lease is not None:
-            lease.claimed = True
-
     def changed(self, change: Change) -> None:
         """Follow a change of a job: its lease begins, goes on or ends."""
         before, after = change.before, change.after
