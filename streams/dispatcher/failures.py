@@ -9,12 +9,11 @@ import structlog
 
 from streams import ledger
 from streams.dispatcher import history, metrics
-from streams.dispatcher.living_lease import is_held
+from streams.dispatcher.living_lease import has_begun, is_held
 from streams.dispatcher.review import go_on
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue, retry
 from streams.dispatcher.workers.leases import ActiveLease
-from streams.ledger_entries import has_claimed
 from streams.retry_policy import loss_delay, retry_delay
 from streams.serde.job_states import BY_NAME, CANCELLED, DEAD, NEEDS_REVIEW
 from streams.serde.records import Job
@@ -58,7 +57,7 @@ def lose(step: Step, lease: ActiveLease, why: str, reason: str) -> None:
     elif lease.dropped and reason == "expired":
         # Its process did not end. The attempt counts, because the handler may be the cause.
         fail(step, job, f"{why}, and went on without the run", None)
-    elif lease.began or has_claimed(step.ledger, job):
+    elif has_begun(step, lease, job):
         _lost_with_worker(step, job, why)
     else:
         requeue(step, history.unconfirmed(job, why, step.now), why, uncount=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from streams.dispatcher import metrics
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm
+from streams.dispatcher.workers.leases import ActiveLease
+from streams.ledger_entries import has_claimed
 from streams.serde.effect_states import CLAIMED
 from streams.serde.job_states import LEASED
 from streams.serde.records import Claim, Command, Job, LedgerEntry, ReplyKind
@@ -32,6 +34,14 @@ def _note_claim(step: Step, job: Job) -> None:
     if lease is not None and not lease.claimed:
         lease.claimed = True
         step.on_undo(setattr, lease, "claimed", False)
+
+
+def has_begun(step: Step, lease: ActiveLease, job: Job) -> bool:
+    """Whether the worker of a lease has spoken for its run.
+
+    Of a lease of an earlier process the ledger knows it, too.
+    """
+    return lease.began or (lease.via is None and has_claimed(step.ledger, job))
 
 
 def is_own(step: Step, worker_id: str | None) -> bool:

@@ -169,6 +169,12 @@ def owner_of(limit: str, key: str, partitions: int) -> int:
     return int(murmur2(len(raw).to_bytes(4, "big") + raw + key.encode(), partitions))
 
 
+def split_worker(worker_id: str) -> tuple[str, str]:
+    """A worker's instance and its boot; boots are UUIDv7, so the worker's clock orders them."""
+    instance, _, boot = worker_id.rpartition("/")
+    return instance, boot
+
+
 def _hash(*parts: str) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:

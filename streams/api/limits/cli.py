@@ -23,6 +23,7 @@ Scope = Annotated[str, typer.Argument(metavar="SCOPE", help=f"What it is: {', '.
 Value = Annotated[
     str, typer.Argument(metavar="VALUE", help="The tenant, type, pool, source, tool or worker.")
 ]
+Reason = Annotated[str, typer.Option(help="Why; everybody is shown it.", metavar="TEXT")]
 By = Annotated[str | None, typer.Option(help="Who does it, if not the operator.", metavar="PERSON")]
 Key = Annotated[
     str | None,
@@ -82,7 +83,7 @@ def pause(
     api: Api,
     scope: Scope,
     value: Value,
-    reason: Annotated[str, typer.Option(help="Why; everybody is shown it.", metavar="TEXT")],
+    reason: Reason,
     by: By = None,
 ) -> Answer:
     """Start nothing more of a tenant, job type, pool, source or tool; what runs goes on.

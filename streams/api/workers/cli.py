@@ -6,8 +6,12 @@ from typing import Annotated
 
 import typer
 
+from streams.api.limits import cli
+from streams.api.limits.cli import By, Reason
 from streams.api.workers import cli_tables as tables
 from streams.cli.operator_command import Answer, Api, command
+
+SCOPE = "worker"
 
 workers = typer.Typer(no_args_is_help=True, help="What runs at each worker; drain one.")
 
@@ -17,7 +21,6 @@ Worker = Annotated[
         metavar="WORKER", help="Its name, as `list` shows it; a worker id stands for its name."
     ),
 ]
-By = Annotated[str | None, typer.Option(help="Who does it, if not the operator.", metavar="PERSON")]
 
 
 @workers.callback()
@@ -40,7 +43,7 @@ def list_workers(api: Api) -> Answer:
 def drain(
     api: Api,
     worker: Worker,
-    reason: Annotated[str, typer.Option(help="Why; everybody is shown it.", metavar="TEXT")],
+    reason: Reason,
     by: By = None,
 ) -> Answer:
     """Give a worker no new leases; it ends what it runs, and then waits.
@@ -50,9 +53,7 @@ def drain(
 
     Example: tidegate workers drain default:agents-0 --reason "its node is replaced"
     """
-    found = api.post("/v1/limits/pause", _body(worker, by) | {"reason": reason})
-    if found["warning"]:
-        typer.echo(f"warning: {found['warning']}", err=True)
+    found: Answer = cli.pause(api, SCOPE, _name(worker), reason, by)
     return found
 
 
@@ -62,9 +63,10 @@ def resume(api: Api, worker: Worker, by: By = None) -> Answer:
 
     Example: tidegate workers resume default:agents-0
     """
-    return api.post("/v1/limits/resume", _body(worker, by))
+    found: Answer = cli.resume(api, SCOPE, _name(worker), by)
+    return found
 
 
-def _body(worker: str, by: str | None) -> dict[str, str]:
-    named = {"scope": "worker", "value": worker.partition("/")[0]}
-    return named | ({} if by is None else {"by": by})
+def _name(worker: str) -> str:
+    """The name of a worker, or of the worker that an id is of."""
+    return worker.partition("/")[0]

@@ -13,6 +13,7 @@ from streams.api.jobs.running import IS_RUNNING
 from streams.api.pauses.paused import all_pauses, who_json
 from streams.api.rows.json_values import Json
 from streams.serde.codec import JOB
+from streams.serde.ids import split_worker
 
 MOST = 5_000
 """So many running jobs are counted; more are told, and not counted."""
@@ -38,9 +39,4 @@ def names_running(connection: sqlite3.Connection) -> Counter[str]:
     """Return how many jobs run at each worker, of the jobs that the caller may see."""
     found = connection.execute(_JOBS, (MOST,))
     ids = (JOB.decode(record).worker_id or "" for (record,) in found)
-    return Counter(name_of(worker_id) for worker_id in ids if worker_id)
-
-
-def name_of(worker_id: str) -> str:
-    """Return the name that all boots of a worker share."""
-    return worker_id.rpartition("/")[0]
+    return Counter(split_worker(worker_id)[0] for worker_id in ids if worker_id)

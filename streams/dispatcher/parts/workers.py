@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from streams.dispatcher import metrics
 from streams.dispatcher.failures import lose
-from streams.dispatcher.living_lease import is_own
+from streams.dispatcher.living_lease import has_begun, is_own
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm, end, requeue
-from streams.ledger_entries import has_claimed
 from streams.runtime.part import handles
 from streams.serde.job_states import CANCELLED, LEASED
 from streams.serde.records import Command, Declined, Heartbeat, HeldLease, Job, Reply, ReplyKind
@@ -30,7 +29,7 @@ class Workers(Part):
         for lease in self._workers.missed(worker_id, body):
             job = step.table.get(lease.job_id)
             same = job is not None and job.epoch == lease.epoch
-            if job is not None and same and not has_claimed(step.ledger, job):
+            if job is not None and same and not has_begun(step, lease, job):
                 self._lease_anew(step, job, "missed")
         gone = self._workers.heard(worker_id, body, step.monotonic)
         why = f"WorkerRestarted: {worker_id} took the place of the worker that had it"

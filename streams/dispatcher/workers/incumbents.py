@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from streams.dispatcher.workers.leases import split_worker
+from streams.serde.ids import split_worker
 from streams.topology.model import LeasePolicy
 
 _SILENT_HEARTBEATS = 2.5

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sortedcontainers import SortedList
 
 from streams.dispatcher.workers.credits import Worker
+from streams.serde.ids import split_worker
 
 
 @dataclass(slots=True)
@@ -157,9 +158,3 @@ class Leases:
         self._boots[instance].discard(worker_id)
         if not self._boots[instance]:
             del self._boots[instance]
-
-
-def split_worker(worker_id: str) -> tuple[str, str]:
-    """A worker's instance and its boot; boots are UUIDv7, so the worker's clock orders them."""
-    instance, _, boot = worker_id.rpartition("/")
-    return instance, boot

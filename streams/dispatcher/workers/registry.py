@@ -11,8 +11,9 @@ from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change
 from streams.dispatcher.workers.credits import Able, Worker
 from streams.dispatcher.workers.incumbents import Incumbents
-from streams.dispatcher.workers.leases import ActiveLease, Leases, split_worker
+from streams.dispatcher.workers.leases import ActiveLease, Leases
 from streams.dispatcher.workers.roster import Roster
+from streams.serde.ids import split_worker
 from streams.serde.job_states import LEASED
 from streams.serde.records import Heartbeat
 from streams.topology.model import LeasePolicy

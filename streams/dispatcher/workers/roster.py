@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from streams.dispatcher.workers.credits import Able, Crew, Pool, Worker
-from streams.dispatcher.workers.leases import split_worker
 from streams.runtime.link import Rights
+from streams.serde.ids import split_worker
 from streams.serde.records import Handler
 from streams.topology.model import LeasePolicy
 

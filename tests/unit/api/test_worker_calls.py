@@ -1,4 +1,4 @@
-"""Who may see workers and drain them."""
+"""These tests say who may see workers, and who may drain them."""
 
 from __future__ import annotations
 
