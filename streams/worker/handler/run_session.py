@@ -57,8 +57,8 @@ class RunSession:
         self.stopped: asyncio.Future[None] = loop.create_future()
         self.requests = RunRequests(link, held, clock)
         self.live = LivePublisher(held.lease, self.requests.live, clock, loop, redaction)
-        self.heartbeats = Heartbeats(self, loop)
         self._commands = RunCommands(link, held.lease)
+        self.heartbeats = Heartbeats(held, self._commands, loop, redaction)
         self._clock = clock
         self._calls: set[asyncio.Future[None]] = set()
         self._under_way = 0

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
 
 import structlog
 
 from streams.errors import PermanentError
+from streams.redaction.redaction import Redaction
 from streams.serde.records import Checkpoint, StepResult
 from streams.serde.step_ids import HEARTBEAT, HEARTBEAT_ID
-from streams.worker.handler.redacted import check_names
+from streams.worker.handler.redacted import check_names, redacted
 from streams.worker.handler.values import to_json
-
-if TYPE_CHECKING:
-    from streams.worker.handler.run_session import RunSession
+from streams.worker.lease.held_leases import Held
+from streams.worker.link.run_commands import RunCommands
 
 log = structlog.get_logger(__name__)
 
@@ -27,9 +26,17 @@ MAX_BYTES = 8 * 1024
 class Heartbeats:
     """The details of one run; the newest are sent, once a second and before its end is."""
 
-    def __init__(self, session: RunSession, loop: asyncio.AbstractEventLoop) -> None:
-        self._session = session
+    def __init__(
+        self,
+        held: Held,
+        commands: RunCommands,
+        loop: asyncio.AbstractEventLoop,
+        redaction: Redaction,
+    ) -> None:
+        self._held = held
+        self._commands = commands
         self._loop = loop
+        self._redaction = redaction
         self._lock = threading.Lock()
         self._unsent: str | None = None
         self._sent_at = float("-inf")
@@ -41,7 +48,7 @@ class Heartbeats:
         Raises:
             PermanentError: they are not JSON, or too large.
         """
-        check_names(self._session.redaction, "the id of heartbeats", HEARTBEAT_ID)
+        check_names(self._redaction, "the id of heartbeats", HEARTBEAT_ID)
         text = to_json(details, "the details of a heartbeat")
         if (size := len(text.encode())) > MAX_BYTES:
             raise PermanentError(
@@ -64,8 +71,9 @@ class Heartbeats:
             return
         self._sent_at = self._loop.time()
         left = StepResult(HEARTBEAT_ID, HEARTBEAT, value=text)
+        newest = Checkpoint(self._held.lease.run_id, left)
         try:
-            self._session.tell(Checkpoint(self._session.lease.run_id, left))
+            self._commands.post(redacted(newest, self._redaction), lambda: self._held.valid_until)
         except PermanentError as error:  # a credential that came since is in the id
             log.warning("the details of a heartbeat are not kept", reason=str(error))
 
