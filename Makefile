@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test chaos simulate lint bench recordings screenshots api chart chart-tools lock
+.PHONY: help install dev demo check test chaos simulate lint bench peers recordings screenshots api chart chart-tools lock
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ lint: $(INSTALLED) ## Check style and types
 
 bench: $(INSTALLED) ## Run every benchmark, one after the other
 	@set -e; for program in benchmarks/bench_*.py; do $(BIN)/python $$program $(ARGS); done
+
+peers: $(INSTALLED) ## Measure what a team would pick instead, on the same work; hours, see benchmarks/peers
+	@cd benchmarks && ../$(BIN)/python -m peers $(ARGS)
 
 recordings: $(INSTALLED) ## Draw what commands print into docs/recordings
 	@PYTHONPATH=tests $(BIN)/python docs/recordings/record.py

@@ -23,14 +23,16 @@ from harness import worked_seconds
 class Answers:
     """What came back: seconds for each answer, how often each status, and the time it took.
 
-    `bodies` stands beside the moment of each answer, in seconds since the epoch. `worked` is the
-    seconds that all cores of the machine worked meanwhile, whoever for; `spent` is what this load
-    itself took of them.
+    `bodies` stands beside the moment of each answer, in seconds since the epoch, and `numbers`
+    tells which of the requests each one answers, counted from 0. `worked` is the seconds that all
+    cores of the machine worked meanwhile, whoever for; `spent` is what this load itself took of
+    them.
     """
 
     latencies: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
     bodies: list[tuple[float, bytes]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     took: float = 0.0
     worked: float = 0.0
     spent: float = 0.0
@@ -79,14 +81,15 @@ def _run(pipe: Any, drive: str, arguments: tuple[Any, ...]) -> None:
 async def _closed(
     port: int, requests: Sequence[bytes], connections: int, seconds: float
 ) -> Answers:
-    waiting, answers = deque(requests), Answers()
+    waiting, answers = deque(enumerate(requests)), Answers()
     started, worked = time.perf_counter(), worked_seconds()
 
     async def one() -> None:
         connection = await _Connection.to(port)
         while waiting and time.perf_counter() < started + seconds:
             began = time.perf_counter()
-            _count(answers, began, await connection.ask(waiting.popleft()))
+            number, request = waiting.popleft()
+            _count(answers, began, number, await connection.ask(request))
         connection.close()
 
     await asyncio.gather(*(one() for _ in range(connections)))
@@ -102,22 +105,23 @@ async def _open_loop(
         free.put_nowait(await _Connection.to(port))
     answers, started, worked = Answers(), time.perf_counter(), worked_seconds()
 
-    async def one(due: float, request: bytes) -> None:
+    async def one(due: float, number: int, request: bytes) -> None:
         connection = await free.get()
-        _count(answers, due, await connection.ask(request))
+        _count(answers, due, number, await connection.ask(request))
         free.put_nowait(connection)
 
     async with asyncio.TaskGroup() as tasks:
         for number, request in enumerate(requests):
             due = started + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            tasks.create_task(one(due, request))
+            tasks.create_task(one(due, number, request))
     answers.took, answers.worked = time.perf_counter() - started, worked_seconds() - worked
     return answers
 
 
-def _count(answers: Answers, since: float, answer: tuple[int, bytes]) -> None:
+def _count(answers: Answers, since: float, number: int, answer: tuple[int, bytes]) -> None:
     status, body = answer
+    answers.numbers.append(number)
     answers.latencies.append(time.perf_counter() - since)
     answers.statuses[status] += 1
     answers.bodies.append((time.time(), body))

@@ -152,14 +152,20 @@ def process_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS if fields else 0.0
 
 
+def family(pid: int) -> set[int]:
+    """A process and its descendants."""
+    parents = {each: int(f[1]) for each in _pids() if (f := _stat(each))}
+    found = {pid}
+    while grown := {each for each, parent in parents.items() if parent in found} - found:
+        found |= grown
+    return found
+
+
 def family_seconds(pid: int) -> float:
     """The same of a process and its descendants, those that have ended included."""
-    parents = {each: int(f[1]) for each in _pids() if (f := _stat(each))}
-    family = {pid}
-    while grown := {each for each, parent in parents.items() if parent in family} - family:
-        family |= grown
     # Fields 11 to 14 are user and system time of its own, then of children waited for.
-    return sum(sum(map(int, f[11:15])) for each in family if (f := _stat(each))) * _TICK_SECONDS
+    fields = (f for each in family(pid) if (f := _stat(each)))
+    return sum(sum(map(int, f[11:15])) for f in fields) * _TICK_SECONDS
 
 
 def _pids() -> list[int]:

@@ -31,10 +31,10 @@ def redis(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Process, 
     Raises:
         Unavailable: it is not installed.
     """
-    program, port = _program("redis-server", "apt install redis-server"), pick_free()
+    server_program, port = program("redis-server", "apt install redis-server"), pick_free()
     options = {"port": str(port), "bind": HOST, "dir": str(folder), **settings}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-    with running([program, *flags], folder / "redis.log") as server:
+    with running([server_program, *flags], folder / "redis.log") as server:
         until(lambda: listens(port), server, "redis-server listens")
         yield server, f"redis://{HOST}:{port}/0"
 
@@ -46,25 +46,32 @@ def postgres(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Proces
     Raises:
         Unavailable: it is not installed.
     """
-    program, initdb = (_program(name, "apt install postgresql") for name in ("postgres", "initdb"))
-    owner, port = _owner(), pick_free()
+    postgres_program, initdb = (
+        program(name, "apt install postgresql") for name in ("postgres", "initdb")
+    )
+    user, port = owner(), pick_free()
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-postgres-") as home:
-        if owner:
-            shutil.chown(home, owner.pw_uid, owner.pw_gid)
+        if user:
+            shutil.chown(home, user.pw_uid, user.pw_gid)
         data = str(Path(home) / "data")
         log = folder / "postgres.log"
         made = [initdb, "-D", data, "--username=bench", "--auth=trust", "--no-sync"]
-        with running(made, log, owner=owner) as process:
+        with running(made, log, owner=user) as process:
             if process.wait(60):
                 raise Unavailable(f"initdb failed: {log.read_text()[-600:]}")
         options = {"port": str(port), "listen_addresses": HOST, "unix_socket_directories": home}
         flags = [f"--{name}={value}" for name, value in {**options, **settings}.items()]
-        with running([program, "-D", data, *flags], log, owner=owner) as server:
+        with running([postgres_program, "-D", data, *flags], log, owner=user) as server:
             until(lambda: "ready to accept" in log.read_text(), server, "PostgreSQL is ready")
             yield server, f"postgresql://bench@{HOST}:{port}/postgres"
 
 
-def _program(name: str, remedy: str) -> str:
+def program(name: str, remedy: str) -> str:
+    """The path of an installed program, also of one that Debian keeps beside the PATH.
+
+    Raises:
+        Unavailable: it is not installed.
+    """
     installed = sorted(Path(_POSTGRES_FOLDERS).glob("*/bin"), reverse=True)
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, installed)])
     found = shutil.which(name, path=path)
@@ -73,7 +80,7 @@ def _program(name: str, remedy: str) -> str:
     return found
 
 
-def _owner() -> pwd.struct_passwd | None:
+def owner() -> pwd.struct_passwd | None:
     """Who is to run PostgreSQL, if not the user of this program."""
     if os.geteuid() != 0:
         return None

@@ -39,17 +39,18 @@ def _made(number: int, run: str, size: int, tenants: Sequence[str], event_type: 
     padding = size - len(orjson.dumps({**event, "text": ""}))
     body = orjson.dumps({**event, "text": "x" * padding})
     signature = hmac.digest(SECRET, body, "sha256").hex()
-    return _request(tenants[number % len(tenants)], "bench", {"X-Signature": signature}, body)
+    return request(tenants[number % len(tenants)], "bench", {"X-Signature": signature}, body)
 
 
 def _github(number: int, mark: str, event: str, body: bytes) -> bytes:
     fresh = orjson.dumps({**orjson.loads(body), "made_new_by": mark})
     signature = "sha256=" + hmac.digest(SECRET, fresh, "sha256").hex()
     headers = {"X-Hub-Signature-256": signature, "X-GitHub-Event": event}
-    return _request(TENANTS[number % len(TENANTS)], "github", headers, fresh)
+    return request(TENANTS[number % len(TENANTS)], "github", headers, fresh)
 
 
-def _request(tenant: str, source: str, headers: dict[str, str], body: bytes) -> bytes:
+def request(tenant: str, source: str, headers: dict[str, str], body: bytes) -> bytes:
+    """A whole HTTP request."""
     lines = [
         f"POST /v1/hooks/{tenant}/{source} HTTP/1.1",
         "Host: 127.0.0.1",

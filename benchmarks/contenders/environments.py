@@ -25,7 +25,11 @@ class Unavailable(Exception):
 
 def python(name: str) -> Path:
     """The interpreter of an environment with what `NAME.lock` lists."""
-    lock = HERE / f"{name}.lock"
+    return python_with(name, HERE / f"{name}.lock")
+
+
+def python_with(name: str, lock: Path) -> Path:
+    """The interpreter of an environment with what a lock file lists."""
 
     def make(home: Path) -> None:
         _run([sys.executable, "-m", "venv", str(home)], "Debian: apt install python3-venv")

@@ -1,0 +1,135 @@
+"""What a team would pick instead, on the same work and under the same kills.
+
+    python -m peers [--rounds 3] [--only PEER ...] [--works WORK ...] [--scale 1.0] [--keep]
+        [--sweep PEER] [--json]
+
+Each round runs every peer, one after the other, with new servers and data: webhooks come over HTTP
+to a front that verifies their signature and drops redeliveries, handlers write lines to a file, and
+a checker that reads this file alone tells what was lost, doubled or run again. `kills` then ends
+each kind of process with SIGKILL under a steady load. A figure is the median of its rounds. A work
+in which the checker found a fault has no figure. `--keep` writes the figures that docs/compared.md
+shows; `--sweep` tries a peer's settings one by one.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from contenders.environments import Unavailable
+from harness import Result, arguments, variants
+from jobs_run import Stalled
+from outside import HERE
+
+from peers import works
+from peers.contract import Peer, Place
+from peers.every import EVERY
+from peers.kills import EFFECT_SECONDS, RATE, SECONDS, kills
+from peers.rows import RESULTS, standings
+from peers.running import running
+from peers.tables import show
+from peers.verdict import Journal
+from streams.broker.ports import pick_free
+
+Work = tuple[works.Measure, int]
+WORKS: Mapping[str, Work] = {
+    "idle": (works.idle, 10),
+    "plain": (works.plain, 5_000),
+    "effect": (works.one_effect, 3_000),
+    "rates": (works.at_rates, 10),
+    "waits": (works.waits, 2_000),
+    "fan": (works.fan_out, 1_000),
+    "storm": (works.storm, 10_000),
+    "kills": (kills, int(RATE * SECONDS)),
+}
+"""What is measured, and its size: jobs, or seconds."""
+WARM = 500
+
+
+def main() -> None:
+    chosen = parse()
+    peers = (
+        swept(chosen) if chosen.sweep else [EVERY[name] for name in EVERY if name in chosen.only]
+    )
+    rounds = [list(in_turn(peers, chosen)) for _ in range(chosen.rounds)]
+    found = standings(rounds, peers, "python -m peers " + " ".join(sys.argv[1:]))
+    if chosen.keep:
+        RESULTS.write_text(found.text())
+    if chosen.json:
+        print(found.text())
+    else:
+        show(found)
+
+
+def parse() -> Namespace:
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=EVERY, default=list(EVERY), metavar="PEER")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument("--scale", type=float, default=1.0, help="a part of each work's size")
+    parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--sweep", choices=EVERY, metavar="PEER")
+    return parser.parse_args()
+
+
+def swept(chosen: Namespace) -> list[Peer]:
+    """A row for each setting that is tried."""
+    peer = EVERY[chosen.sweep]
+    tried = variants(peer.settings, peer.swept)
+    return [replace(peer, name=what, settings=settings) for what, settings in tried]
+
+
+def in_turn(peers: list[Peer], chosen: Namespace) -> Iterator[Result]:
+    """One round."""
+    for peer in peers:
+        names = [name for name in WORKS if name in chosen.works and name not in peer.lacks]
+        quiet, killed = [n for n in names if n != "kills"], [n for n in names if n == "kills"]
+        for some, seconds in ((quiet, 0.0), (killed, EFFECT_SECONDS)):
+            if some:
+                yield from measured(peer, some, chosen.scale, seconds)
+
+
+def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Iterator[Result]:
+    """Some works of a peer that is started for them."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-peers-") as folder:
+        journal = Journal(Path(folder) / "journal")
+        try:
+            with running(peer, _place(peer, Path(folder), journal, effect)) as system:
+                stage = works.Stage(peer.name, system, journal)
+                list(works.one_effect(stage, int(WARM * min(1.0, scale))))
+                for name in names:
+                    yield from told(name, stage, scale)
+        except Unavailable as why:
+            print(f"{peer.name} is left out: {why}", file=sys.stderr)
+
+
+def told(name: str, stage: works.Stage, scale: float) -> Iterator[Result]:
+    """The figures of one work, none if it stalls; what is wrong is told at once."""
+    measure, size = WORKS[name]
+    count = size if measure in (works.idle, works.at_rates, kills) else int(size * scale)
+    try:
+        results = list(measure(stage, count))
+    except Stalled as why:
+        print(f"{stage.name}, {name}: stalled: {why}", file=sys.stderr)
+        results = [Result(stage.name, f"{name}, {works.WRONG}", count, "jobs")]
+    for each in results:
+        if ", of it " not in each.metric:
+            print(f"{stage.name}: {each.metric}: {each.value:,} {each.unit}", file=sys.stderr)
+    yield from results
+
+
+def _place(peer: Peer, folder: Path, journal: Journal, effect: float) -> Place:
+    env = {
+        "PYTHONPATH": str(HERE),
+        "PEERS_JOURNAL": str(journal.path),
+        "PEERS_EFFECT_SECONDS": str(effect),
+    }
+    return Place(folder, pick_free(), env, peer.settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Celery on Redis behind the front."""

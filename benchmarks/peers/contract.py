@@ -1,0 +1,64 @@
+"""What a peer is to the benchmark: processes that are started in order, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from pwd import struct_passwd
+from typing import Literal
+
+Role = Literal["front", "worker", "server", "store"]
+"""What a process is for: `server` decides what runs, and `store` keeps what is known (a broker or
+database). One process may do both; then it is the store."""
+
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a peer runs: its folder, the port of its front, what its processes have in common."""
+
+    folder: Path
+    port: int
+    env: Mapping[str, str]
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process. The benchmark kills it, and starts the same command again."""
+
+    name: str
+    role: Role
+    command: Sequence[str]
+    ready: Callable[[], bool]
+    env: Mapping[str, str] = field(default_factory=dict)
+    owner: struct_passwd | None = None
+    """Who runs it, if not the user of the benchmark."""
+
+
+Parts = Callable[[Place], Iterable[Part]]
+"""Gives the processes in their order: the benchmark asks for the next once one is ready, so what is
+made between them (tables, topics) may stand between two of them.
+
+It raises `Unavailable` for what is not installed."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One row of the tables.
+
+    `packages` are those whose versions are told, from the lock file. `keeps` says what an answered
+    webhook survives. `lacks` tells for a work why the peer has none.
+    """
+
+    name: str
+    parts: Parts
+    packages: Sequence[str]
+    lock: Path
+    licence: str
+    keeps: str
+    settings: Settings = field(default_factory=dict)
+    swept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,8 @@
+"""The rows of the tables, in their order."""
+
+from __future__ import annotations
+
+from peers.celery.peer import EARLY, LATE
+from peers.contract import Peer
+
+EVERY: dict[str, Peer] = {peer.name: peer for peer in (LATE, EARLY)}

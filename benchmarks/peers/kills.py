@@ -1,0 +1,124 @@
+"""The same kills for everybody: each role's processes get SIGKILL in turn, under a steady load.
+
+A supervisor's part is played: a killed process starts again after a second. The sender repeats a
+webhook until it is answered, as vendors do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from harness import Result
+
+from peers.contract import Role
+from peers.webhooks import Webhook, made
+from peers.works import POLL_SECONDS, Stage
+
+RATE = 50.0
+SECONDS = 75
+EFFECT_SECONDS = 0.05
+"""A call of the tool under kills: long enough to be interrupted."""
+SCHEDULE: tuple[tuple[float, Role], ...] = (
+    (10, "worker"),
+    (25, "server"),
+    (40, "store"),
+    (55, "front"),
+)
+RESTART_SECONDS = 1.0
+PATIENCE_SECONDS = 150.0
+"""After the last webhook; what has not ended then is stuck."""
+
+
+@dataclass
+class Sent:
+    """When each event was answered, and when each role was killed."""
+
+    answered: dict[str, float] = field(default_factory=dict)
+    killed: dict[Role, float] = field(default_factory=dict)
+
+
+def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
+    """What is lost, doubled and stuck, and how long nothing moved."""
+    stage.journal.clear()
+    webhooks = made("effect.made", count)
+    sent = asyncio.run(_load_and_kills(stage, webhooks))
+    stuck = _await_the_end(stage, sent)
+    verdict = stage.journal.verdict(sent.answered.keys(), {each.event_id for each in webhooks})
+    lost = max(0, verdict.lost - stuck)
+    figures = {"lost": lost, "doubled effects": verdict.doubled, "stuck": stuck}
+    for title, value in {**figures, "run again": verdict.repeated}.items():
+        yield Result(stage.name, f"kills, {title}", value, "jobs")
+    yield Result(stage.name, "kills, unanswered", count - len(sent.answered), "webhooks")
+    for role, seconds in _moves_again(stage, sent):
+        yield Result(stage.name, f"kills, moves again after {role}", round(seconds, 1), "s")
+    yield Result(stage.name, "kills, last end", round(_last_end(stage, sent), 1), "s")
+
+
+async def _load_and_kills(stage: Stage, webhooks: Sequence[Webhook]) -> Sent:
+    sent, began = Sent(), time.monotonic()
+    timeout = ClientTimeout(total=5)
+    url = f"http://127.0.0.1:{stage.system.place.port}"
+    async with ClientSession(url, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
+        tasks.create_task(_kill_all(stage, sent, began))
+        for number, webhook in enumerate(webhooks):
+            await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
+            tasks.create_task(_deliver(session, webhook, sent, began))
+    return sent
+
+
+async def _deliver(session: ClientSession, webhook: Webhook, sent: Sent, began: float) -> None:
+    """Send a webhook until it is answered, once a second."""
+    headers = {"X-Signature": webhook.signature, "Content-Type": "application/json"}
+    path = f"/v1/hooks/{webhook.tenant}/bench"
+    while time.monotonic() < began + SECONDS + PATIENCE_SECONDS:
+        try:
+            async with session.post(path, data=webhook.body, headers=headers) as answer:
+                if answer.status in (200, 202):
+                    sent.answered[webhook.event_id] = time.time()
+                    return
+        except (ClientError, TimeoutError):
+            pass
+        await asyncio.sleep(1)
+
+
+async def _kill_all(stage: Stage, sent: Sent, began: float) -> None:
+    for at, role in SCHEDULE:
+        parts = stage.system.of(role)
+        await asyncio.sleep(max(0.0, began + at - time.monotonic()))
+        if parts:
+            sent.killed[role] = time.time()
+        for part in parts:
+            stage.system.kill(part)
+        await asyncio.sleep(RESTART_SECONDS)
+        for part in parts:
+            await asyncio.to_thread(stage.system.start, part)
+
+
+def _await_the_end(stage: Stage, sent: Sent) -> int:
+    """How many answered events have not ended, once all have or the patience is over."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        left = sent.answered.keys() - stage.journal.firsts("end").keys()
+        if not left:
+            break
+        time.sleep(POLL_SECONDS * 10)
+    return stage.settled(seconds=0 if time.monotonic() >= deadline else 30)
+
+
+def _moves_again(stage: Stage, sent: Sent) -> Iterator[tuple[Role, float]]:
+    """From each kill to the first end of an event that was answered after it."""
+    ends = stage.journal.firsts("end")
+    for role, at in sent.killed.items():
+        later = [ends[e] for e, moment in sent.answered.items() if moment > at and e in ends]
+        if later:
+            yield role, min(later) - at
+
+
+def _last_end(stage: Stage, sent: Sent) -> float:
+    """From the last answer to the last end; less than nothing never."""
+    ends = stage.journal.firsts("end").values()
+    return max(0.0, max(ends, default=0.0) - max(sent.answered.values(), default=0.0))

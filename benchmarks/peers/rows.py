@@ -1,0 +1,84 @@
+"""The rows of a run, and the file in which the tables' figures are kept."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness import Result, machine
+
+from peers.contract import Peer
+from peers.works import WRONG
+
+RESULTS = Path(__file__).parent / "results.json"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Figures of all peers of one run: medians of its rounds, on one day and machine."""
+
+    date: str
+    machine: str
+    command: str
+    versions: Mapping[str, str]
+    results: Sequence[Result]
+
+    def of(self, peer: str, metric: str) -> float | None:
+        """A figure, None where there is none."""
+        found = (r.value for r in self.results if (r.contender, r.metric) == (peer, metric))
+        return next(found, None)
+
+    def text(self) -> str:
+        fields = {**vars(self), "results": [asdict(each) for each in self.results]}
+        return json.dumps(fields, indent=1) + "\n"
+
+
+def standings(rounds: Iterable[Sequence[Result]], peers: Sequence[Peer], command: str) -> Standings:
+    """Of all rounds the medians, or the sum for faults; a work with faults has no other figure."""
+    versions = {peer.name: _versions(peer) for peer in peers}
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    results = [result for each in rounds for result in each]
+    return Standings(today, machine(), command, versions, medians(results))
+
+
+def medians(results: Sequence[Result]) -> list[Result]:
+    """One row for each figure."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for each in results:
+        values.setdefault((each.contender, each.metric, each.unit), []).append(each.value)
+    return [
+        Result(peer, metric, _one(metric, found), unit)
+        for (peer, metric, unit), found in values.items()
+    ]
+
+
+def read(path: Path = RESULTS) -> Standings:
+    """What was kept of the last whole run."""
+    fields = json.loads(path.read_text())
+    results = [Result(**each) for each in fields.pop("results")]
+    return Standings(**fields, results=results)
+
+
+def _one(metric: str, found: Sequence[float]) -> float:
+    if metric.endswith(WRONG) or (metric.startswith("kills, ") and not metric.endswith(" s")):
+        return max(found)
+    return round(statistics.median(found), 2)
+
+
+def _versions(peer: Peer) -> str:
+    """The versions that a lock file names of a peer's packages."""
+    text = peer.lock.read_text()
+    found = ((name, _version(name, text)) for name in peer.packages)
+    return ", ".join(f"{name} {version}" for name, version in found)
+
+
+def _version(name: str, text: str) -> str:
+    in_python = re.search(rf"^{re.escape(name)}==([^ \\]+)", text, re.M)
+    in_node = re.search(rf'"node_modules/{re.escape(name)}": {{\s*"version": "([^"]+)"', text)
+    match = in_python or in_node
+    return match[1] if match else "of this machine"

@@ -1,0 +1,82 @@
+"""The checker: what became of each event, by the lines that the handlers wrote alone."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Line:
+    kind: str
+    event_id: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many events were answered and never ended (`lost`), had their effect more than once
+    (`doubled`), began more than once though they never wait (`repeated`), and were never sent."""
+
+    lost: int
+    doubled: int
+    repeated: int
+    unknown: int
+
+    @property
+    def wrong(self) -> int:
+        """Faults of a run in which nothing was killed."""
+        return self.lost + self.doubled + self.repeated + self.unknown
+
+
+class Journal:
+    """The file of a run, read by its lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch(0o666)
+        path.chmod(0o666)
+
+    def clear(self) -> None:
+        """Forget earlier runs."""
+        os.truncate(self.path, 0)
+
+    def count(self, kind: str) -> int:
+        """How many lines of a kind there are."""
+        data = b"\n" + self.path.read_bytes()
+        return data.count(f"\n{kind} ".encode())
+
+    def lines(self) -> Iterator[Line]:
+        for line in self.path.read_text().splitlines():
+            kind, event_id, at = line.split()
+            yield Line(kind, event_id, float(at))
+
+    def firsts(self, kind: str) -> dict[str, float]:
+        """When each event had its first line of a kind."""
+        found: dict[str, float] = {}
+        for line in self.lines():
+            if line.kind == kind:
+                found.setdefault(line.event_id, line.at)
+        return found
+
+    def verdict(self, answered: Collection[str], sent: Collection[str]) -> Verdict:
+        """Judge the events that were answered, among those that were sent."""
+        counts = {kind: Counter[str]() for kind in ("start", "effect", "woke", "end")}
+        for line in self.lines():
+            counts[line.kind][line.event_id] += 1
+        starts = counts["start"]
+        waited = counts["woke"]
+        return Verdict(
+            lost=sum(counts["end"][each] == 0 for each in answered),
+            doubled=sum(count > 1 for count in counts["effect"].values()),
+            repeated=sum(count > 1 and each not in waited for each, count in starts.items()),
+            unknown=len(_roots(starts) - set(sent)),
+        )
+
+
+def _roots(event_ids: Collection[str]) -> set[str]:
+    """The events; a child of a fan-out is named `EVENT_ID/NUMBER`."""
+    return {each.partition("/")[0] for each in event_ids}

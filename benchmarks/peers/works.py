@@ -1,0 +1,215 @@
+"""The works: what is sent to every peer, when it is done, and the figures that are taken."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness import Result
+from http_load import Answers, closed, open_loop
+from jobs_run import Meter, Stalled
+from outside import percentiles
+
+from peers.running import Running
+from peers.verdict import Journal
+from peers.webhooks import Webhook, answers, made
+
+CONNECTIONS = 32
+POLL_SECONDS = 0.05
+SETTLE_SECONDS = 0.2
+WAKES_A_SECOND = 50.0
+FANS = 3
+PROCESSOR = "processor time"
+WRONG = "wrong"
+
+Measure = Callable[["Stage", int], Iterator[Result]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One peer under measurement."""
+
+    name: str
+    system: Running
+    journal: Journal
+
+    def sent(self, webhooks: Sequence[Webhook], rate: float = 0.0) -> dict[str, float]:
+        """When each event was answered; `rate` a second, or as fast as the answers come.
+
+        Raises:
+            Stalled: one was refused.
+        """
+        requests = [each.rendered() for each in webhooks]
+        port = self.system.place.port
+        if rate:
+            found = open_loop(port, requests, CONNECTIONS, rate)
+        else:
+            found = closed(port, requests, CONNECTIONS, patience(len(requests)))
+        _check(found, len(requests))
+        at = zip(found.numbers, found.bodies, strict=True)
+        return {webhooks[number].event_id: moment for number, (moment, _) in at}
+
+    def until(self, kind: str, count: int) -> None:
+        """Return once so many lines of a kind are there.
+
+        Raises:
+            Stalled: they never were, or a part ended.
+        """
+        deadline = time.monotonic() + patience(count)
+        while (found := self.journal.count(kind)) < count:
+            self.system.check()
+            if time.monotonic() > deadline:
+                raise Stalled(f"{found} of {count} lines `{kind}` are there")
+            time.sleep(POLL_SECONDS)
+
+    def settled(self, seconds: float = 60.0) -> int:
+        """How many jobs have not ended, once none is left or the time is up."""
+        deadline = time.monotonic() + seconds
+        while (left := self.system.unfinished()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        time.sleep(SETTLE_SECONDS)
+        return left
+
+
+def patience(count: int) -> float:
+    """Seconds after which what has not come will not come."""
+    return 60 + count / 20
+
+
+def plain(stage: Stage, count: int) -> Iterator[Result]:
+    """Jobs that do nothing, as fast as they are taken; then what the parts keep in memory."""
+    yield from _flood(stage, "no-op", made("plain.made", count))
+    resident = stage.system.resident()
+    yield Result(stage.name, "resident", round(sum(resident.values())), "MiB")
+    for part, mib in resident.items():
+        yield Result(stage.name, f"resident, of it {part}", round(mib), "MiB")
+
+
+def one_effect(stage: Stage, count: int) -> Iterator[Result]:
+    """Jobs with one call of a tool."""
+    yield from _flood(stage, "one effect", made("effect.made", count))
+
+
+def at_rates(stage: Stage, seconds: int) -> Iterator[Result]:
+    """From the answer to the handler's first line, at rates that wait for nobody."""
+    for rate in (50, 200, 400):
+        stage.journal.clear()
+        webhooks = made("plain.made", rate * seconds)
+        meter = Meter(stage.system.spent())
+        answered = stage.sent(webhooks, rate)
+        stage.until("end", len(webhooks))
+        left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
+        starts = stage.journal.firsts("start")
+        took = [starts[each] - at for each, at in answered.items()]
+        yield from percentiles(stage.name, f"{rate}/s, answer to handler", took)
+        yield from _processor(stage, f"{rate}/s", spent, len(webhooks))
+        yield _wrong(stage, f"{rate}/s", answered, webhooks, left)
+
+
+def waits(stage: Stage, count: int) -> Iterator[Result]:
+    """Jobs that all wait for an event of their own; then the events, half of them at a rate."""
+    stage.journal.clear()
+    asked = made("wait.made", count)
+    began, meter = time.time(), Meter(stage.system.spent())
+    answered = stage.sent(asked)
+    stage.until("start", count)
+    parked = max(stage.journal.firsts("start").values()) - began
+    half = count // 2
+    wakes = answers(asked)
+    slow = stage.sent(wakes[: min(half, 500)], WAKES_A_SECOND)
+    rest, since = wakes[len(slow) :], time.time()
+    stage.sent(rest)
+    stage.until("end", count)
+    woke = stage.journal.firsts("woke")
+    left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
+    took = [woke[each.removesuffix("-answered")] - at for each, at in slow.items()]
+    yield Result(stage.name, "park", round(count / parked, 1), "jobs/s")
+    yield Result(stage.name, "wake", round(len(rest) / (max(woke.values()) - since), 1), "jobs/s")
+    yield from percentiles(stage.name, f"wake at {WAKES_A_SECOND:g}/s", took)
+    yield from _processor(stage, "park and wake", spent, count)
+    yield _wrong(stage, "park and wake", answered, asked, left)
+
+
+def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
+    """One job that starts so many, and ends once all have ended; the median of some."""
+    took, used = [], 0.0
+    for _ in range(FANS):
+        stage.journal.clear()
+        asked = made("fan.made", 1, jobs)
+        meter = Meter(stage.system.spent())
+        answered = stage.sent(asked)
+        stage.until("end", jobs + 1)
+        left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
+        (event_id, at), *_ = answered.items()
+        took.append(stage.journal.firsts("end")[event_id] - at)
+        used += sum(spent.values())
+        yield _wrong(stage, "fan-out", answered, asked, left)
+    yield Result(stage.name, f"fan-out of {jobs:,}", round(statistics.median(took), 2), "s")
+    each = round(used / FANS / jobs * 1e6)
+    yield Result(stage.name, f"fan-out, {PROCESSOR}", each, "us/job")
+
+
+def storm(stage: Stage, count: int) -> Iterator[Result]:
+    """Events with one effect each, and all of them twice more, as a vendor that replays days."""
+    stage.journal.clear()
+    webhooks = made("effect.made", count)
+    began, meter = time.time(), Meter(stage.system.spent())
+    answered = stage.sent(webhooks)
+    for _ in range(2):
+        stage.sent(webhooks)
+    stage.until("end", count)
+    took = time.time() - began
+    left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
+    yield Result(stage.name, "storm", round(3 * count / took, 1), "webhooks/s")
+    yield from _processor(stage, "storm", spent, 3 * count)
+    yield _wrong(stage, "storm", answered, webhooks, left)
+
+
+def idle(stage: Stage, seconds: int) -> Iterator[Result]:
+    """What the parts spend while nothing is to be done."""
+    before, since = stage.system.spent(), time.monotonic()
+    time.sleep(seconds)
+    took = time.monotonic() - since
+    after = stage.system.spent()
+    spent = {part: (after[part] - before[part]) / took * 1000 for part in after}
+    yield Result(stage.name, "idle", round(sum(spent.values()), 1), "ms/s")
+    for part, each in spent.items():
+        yield Result(stage.name, f"idle, of it {part}", round(each, 1), "ms/s")
+
+
+def _flood(stage: Stage, title: str, webhooks: Sequence[Webhook]) -> Iterator[Result]:
+    """As many jobs as one can, from the first one sent to the last one's end."""
+    stage.journal.clear()
+    began, meter = time.time(), Meter(stage.system.spent())
+    answered = stage.sent(webhooks)
+    stage.until("end", len(webhooks))
+    left, (spent, others) = stage.settled(), meter.read(stage.system.spent(), 0)
+    took = max(stage.journal.firsts("end").values()) - began
+    yield Result(stage.name, title, round(len(webhooks) / took, 1), "jobs/s")
+    yield from _processor(stage, title, spent, len(webhooks))
+    yield Result(stage.name, f"{title}, busy with others", round(others, 2), "cores")
+    yield _wrong(stage, title, answered, webhooks, left)
+
+
+def _processor(stage: Stage, title: str, spent: dict[str, float], count: int) -> Iterator[Result]:
+    """Microseconds of all parts for each, and of each part; the sender's are left out."""
+    own = {part: seconds for part, seconds in spent.items() if part != "load"}
+    each = round(sum(own.values()) / count * 1e6)
+    yield Result(stage.name, f"{title}, {PROCESSOR}", each, "us/job")
+    for part, seconds in own.items():
+        yield Result(stage.name, f"{title}, of it {part}", round(seconds / count * 1e6), "us/job")
+
+
+def _wrong(
+    stage: Stage, title: str, answered: dict[str, float], sent: Sequence[Webhook], left: int
+) -> Result:
+    verdict = stage.journal.verdict(answered.keys(), {each.event_id for each in sent})
+    return Result(stage.name, f"{title}, {WRONG}", verdict.wrong + left, "jobs")
+
+
+def _check(found: Answers, count: int) -> None:
+    refused = {status: n for status, n in found.statuses.items() if status not in (200, 202)}
+    if refused or len(found.numbers) < count:
+        raise Stalled(f"{len(found.numbers)} of {count} webhooks answered, refused: {refused}")
