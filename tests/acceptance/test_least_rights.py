@@ -120,8 +120,9 @@ def asks_for_an_approval(calls: Calls) -> None:
 
 
 def waits_for_a_worker(calls: Calls, type: str) -> None:
-    """A job of a type that no worker handles is shown as held."""
-    eventually(lambda: type in json.dumps(calls.ask("GET", "/v1/held")), what=f"{type} is held")
+    """A job of a type that no worker handles is shown as held, and near its type's cap."""
+    for path in ("/v1/held", "/v1/backlog"):
+        eventually(lambda: type in json.dumps(calls.ask("GET", path)), what=f"{type} in {path}")  # noqa: B023
 
 
 def a_redelivery_reaches_dedup(processes: OwnUsers, calls: Calls, number: int = 1) -> None:
@@ -139,7 +140,10 @@ def duplicates(calls: Calls) -> int:
 
 
 def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
-    """A delivery without a type waits until the mapping is mended; an unsigned one is rejected."""
+    """A delivery without a type waits until the mapping is mended; an unsigned one is rejected.
+
+    The mapping is mended under a condition: all operators share the transactional id of that.
+    """
     body = b'{"id": 4}'
     asked = {"url": "http://ingress/v1/hooks/acme/shop", "headers": {}}
     signed = calls.ask(
@@ -153,7 +157,8 @@ def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
     with pytest.raises(HTTPError, match="401"):
         urlopen(Request(url, body), None, 30)
     mended = {"scheme": "github", "mapping": {"event_type": "type || 'ticket.created'"}}
-    calls.ask("PUT", "/v1/tenants/acme/sources/shop", mended)
+    condition = {"If-Match": "*"}
+    calls.ask("PUT", "/v1/tenants/acme/sources/shop", mended, **condition)
     eventually(lambda: shown(calls, f"/v1/quarantine/{waiting}"), what="the body is shown")
     job = calls.ask("POST", f"/v1/quarantine/{waiting}/release", {"note": "mended"})["job_id"]
     assert calls.result(job) == "answer 4"
@@ -242,6 +247,8 @@ def the_layout_changes_and_back(processes: OwnUsers, calls: Calls) -> None:
     processes.stop("pipeline-1")
     processes.command("topology", "topology", "layout", "apart")
     start(processes, *APART)
+    processes.stop("worker-default-0")
+    start(processes, "worker-default")
     assert calls.result(calls.deliver(11)) == "answer 11"
     submit(calls, type="nobody.apart", id=3)
     runs_jobs_of_all_kinds(calls, "hourly-when-apart")

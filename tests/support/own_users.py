@@ -29,7 +29,7 @@ OVERLAY = {
     "partitions": 2,
     "routes": [{"match": {"source": "shop", "event_type": "ticket.*"}, "job": "answer"}],
     "limits": [{"name": "together", "scope": "global", "concurrency": 100}],
-    "max_queued": [{"scope": "global", "jobs": 100_000}],
+    "max_queued": [{"scope": "job_type", "match": "nobody.*", "jobs": 20}],
 }
 OWNERS = (f"{FUSED}-0", f"{FUSED}-1", "dispatcher-0")
 """The processes that listen for workers."""
@@ -57,6 +57,7 @@ async def answer(ctx: Context):
         raise PermanentError("nothing to answer")
     text = await ctx.step("write", write, asked["id"])
     await ctx.progress({"written": True})
+    ctx.stream(text)
     return await ctx.effect("mail:send", send, key="answer", text=text)
 
 
