@@ -1,7 +1,8 @@
 """The same kills for everybody: each role's processes get SIGKILL in turn, under a steady load.
 
-A supervisor's part is played: a killed process starts again after a second. The sender repeats a
-webhook until it is answered, as vendors do.
+A supervisor's part is played: a process that ended starts again after a second, whether it was
+killed or gave up because another one was. The sender repeats a webhook until it is answered, as
+vendors do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from harness import Result
 
-from peers.contract import Role
+from peers.contract import Part, Role
 from peers.webhooks import Webhook, made
 from peers.works import POLL_SECONDS, Stage
 
@@ -45,8 +46,7 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     """What is lost, doubled and stuck, and how long nothing moved."""
     stage.journal.clear()
     webhooks = made("effect.made", count)
-    sent = asyncio.run(_load_and_kills(stage, webhooks))
-    stuck = _await_the_end(stage, sent)
+    sent, stuck = asyncio.run(_supervised(stage, webhooks))
     verdict = stage.journal.verdict(sent.answered.keys(), {each.event_id for each in webhooks})
     lost = max(0, verdict.lost - stuck)
     figures = {"lost": lost, "doubled effects": verdict.doubled, "stuck": stuck}
@@ -56,6 +56,26 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     for role, seconds in _moves_again(stage, sent):
         yield Result(stage.name, f"kills, moves again after {role}", round(seconds, 1), "s")
     yield Result(stage.name, "kills, last end", round(_last_end(stage, sent), 1), "s")
+
+
+async def _supervised(stage: Stage, webhooks: Sequence[Webhook]) -> tuple[Sent, int]:
+    """All of it until the end, and how many jobs are stuck."""
+    async with asyncio.TaskGroup() as tasks:
+        kept = [tasks.create_task(_keep(stage, part)) for part in stage.system.parts.values()]
+        sent = await _load_and_kills(stage, webhooks)
+        stuck = await asyncio.to_thread(_await_the_end, stage, sent)
+        for each in kept:
+            each.cancel()
+    return sent, stuck
+
+
+async def _keep(stage: Stage, part: Part) -> None:
+    """Start a part again whenever it has ended."""
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        if not stage.system.runs(part):
+            await asyncio.sleep(RESTART_SECONDS)
+            stage.system.begin(part)
 
 
 async def _load_and_kills(stage: Stage, webhooks: Sequence[Webhook]) -> Sent:
@@ -93,9 +113,6 @@ async def _kill_all(stage: Stage, sent: Sent, began: float) -> None:
             sent.killed[role] = time.time()
         for part in parts:
             stage.system.kill(part)
-        await asyncio.sleep(RESTART_SECONDS)
-        for part in parts:
-            await asyncio.to_thread(stage.system.start, part)
 
 
 def _await_the_end(stage: Stage, sent: Sent) -> int:

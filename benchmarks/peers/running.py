@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.request import urlopen
 
@@ -82,8 +82,13 @@ class Running:
     def kill(self, part: Part) -> None:
         """Send SIGKILL to a part and to everything that it started."""
         process = self.processes[part.name]
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def runs(self, part: Part) -> bool:
+        """Whether a part's process has not ended."""
+        return self.processes[part.name].poll() is None
 
     def check(self, *names: str) -> None:
         """Return if these parts run, all of them without a name.
