@@ -7,10 +7,11 @@ PostgreSQL commits to its log without it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pwd import struct_passwd
 from typing import Any
@@ -56,6 +57,18 @@ def postgres(place: Place) -> tuple[Part, str]:
     ready = partial(_succeeds, asked)
     part = Part("postgres", "store", [command, "-D", str(home / "data"), *flags], ready, owner=user)
     return part, f"postgresql://bench@{HOST}:{port}/postgres"
+
+
+def run(command: Sequence[str], place: Place, env: Mapping[str, str]) -> None:
+    """Run what has to be done before the next part starts, such as making tables.
+
+    Raises:
+        Unavailable: it failed.
+    """
+    whole = {**os.environ, **place.env, **env}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=whole)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command)} failed: {done.stderr[-600:]}")
 
 
 def listening(port: int) -> partial[bool]:
