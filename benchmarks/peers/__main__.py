@@ -1,14 +1,15 @@
 """What a team would pick instead, on the same work and under the same kills.
 
     python -m peers [--rounds 3] [--only PEER ...] [--works WORK ...] [--scale 1.0] [--keep]
-        [--sweep PEER] [--json]
+        [--draw] [--sweep PEER] [--json]
 
 Each round runs every peer, one after the other, with new servers and data: webhooks come over HTTP
 to a front that verifies their signature and drops redeliveries, handlers write lines to a file, and
 a checker that reads this file alone tells what was lost, doubled or run again. `kills` then ends
-each kind of process with SIGKILL under a steady load. A figure is the median of its rounds. A work
-in which the checker found a fault has no figure. `--keep` writes the figures that docs/compared.md
-shows; `--sweep` tries a peer's settings one by one.
+each kind of process with SIGKILL under a steady load. A figure is the median of its rounds, counts
+are the sum. A work in which the checker found a fault has no figure. `--keep` writes the figures
+down and draws the tables of docs/compared.md and the README from them, `--draw` only draws them;
+`--sweep` tries a peer's settings one by one.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from peers import works
 from peers.contract import Peer, Place
 from peers.every import EVERY
 from peers.kills import EFFECT_SECONDS, RATE, SECONDS, kills
-from peers.rows import RESULTS, standings
+from peers.rows import RESULTS, Standings, read, standings
 from peers.running import running
-from peers.tables import show
+from peers.tables import draw, show
 from peers.verdict import Journal
 from streams.broker.ports import pick_free
 
@@ -48,10 +49,13 @@ WORKS: Mapping[str, Work] = {
 }
 """What is measured, and its size: jobs, or seconds."""
 WARM = 500
+PAGES = (HERE.parent / "docs" / "compared.md", HERE.parent / "README.md")
 
 
 def main() -> None:
     chosen = parse()
+    if chosen.draw:
+        return drawn(read())
     peers = (
         swept(chosen) if chosen.sweep else [EVERY[name] for name in EVERY if name in chosen.only]
     )
@@ -59,10 +63,16 @@ def main() -> None:
     found = standings(rounds, peers, "python -m peers " + " ".join(sys.argv[1:]))
     if chosen.keep:
         RESULTS.write_text(found.text())
+        drawn(found)
     if chosen.json:
         print(found.text())
     else:
         show(found)
+
+
+def drawn(found: Standings) -> None:
+    for page in PAGES:
+        draw(page, found)
 
 
 def parse() -> Namespace:
@@ -72,6 +82,7 @@ def parse() -> Namespace:
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--scale", type=float, default=1.0, help="a part of each work's size")
     parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--draw", action="store_true", help="draw the tables of the pages anew")
     parser.add_argument("--sweep", choices=EVERY, metavar="PEER")
     return parser.parse_args()
 

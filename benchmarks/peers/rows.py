@@ -49,11 +49,28 @@ def standings(rounds: Iterable[Sequence[Result]], peers: Sequence[Peer], command
 def medians(results: Sequence[Result]) -> list[Result]:
     """One row for each figure."""
     values: dict[tuple[str, str, str], list[float]] = {}
-    for each in results:
+    for each in _right(results):
         values.setdefault((each.contender, each.metric, each.unit), []).append(each.value)
     return [
-        Result(peer, metric, _one(metric, found), unit)
+        Result(peer, metric, _one(unit, found), unit)
         for (peer, metric, unit), found in values.items()
+    ]
+
+
+def _right(results: Sequence[Result]) -> list[Result]:
+    """Without the figures of works in which the checker found a fault."""
+    faulty = {
+        (r.contender, r.metric.removesuffix(f", {WRONG}"))
+        for r in results
+        if r.metric.endswith(WRONG) and r.value
+    }
+    return [
+        each
+        for each in results
+        if each.metric.endswith(WRONG)
+        or not any(
+            each.contender == peer and each.metric.startswith(title) for peer, title in faulty
+        )
     ]
 
 
@@ -64,9 +81,10 @@ def read(path: Path = RESULTS) -> Standings:
     return Standings(**fields, results=results)
 
 
-def _one(metric: str, found: Sequence[float]) -> float:
-    if metric.endswith(WRONG) or (metric.startswith("kills, ") and not metric.endswith(" s")):
-        return max(found)
+def _one(unit: str, found: Sequence[float]) -> float:
+    """Of counts the sum, of the rest the median."""
+    if unit in ("jobs", "webhooks"):
+        return sum(found)
     return round(statistics.median(found), 2)
 
 

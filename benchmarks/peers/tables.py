@@ -1,19 +1,144 @@
-"""The tables, for a terminal and for docs/compared.md."""
+"""The tables: every figure for a terminal, and those of docs/compared.md and of the README."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from peers.every import EVERY
 from peers.rows import Standings
+
+Column = tuple[str, tuple[str, ...]]
+"""Its title, and the metrics that stand in one cell."""
+
+_PROCESSOR = "processor time"
+SPEED: tuple[Column, ...] = (
+    ("no-op jobs/s", ("no-op",)),
+    ("one effect, jobs/s", ("one effect",)),
+    ("storm, webhooks/s", ("storm",)),
+    ("parked/s", ("park",)),
+    ("woken/s", ("wake",)),
+    ("fan-out of 1,000, s", ("fan-out of 1,000",)),
+)
+COST: tuple[Column, ...] = (
+    ("no-op, us/job", (f"no-op, {_PROCESSOR}",)),
+    ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
+    ("storm, us/webhook", (f"storm, {_PROCESSOR}",)),
+    ("park and wake, us/job", (f"park and wake, {_PROCESSOR}",)),
+    ("fan-out, us/job", (f"fan-out, {_PROCESSOR}",)),
+    ("idle, ms/s", ("idle",)),
+    ("resident, MiB", ("resident",)),
+)
+STARTS: tuple[Column, ...] = tuple(
+    (f"{what}, ms", (f"{metric} p50", f"{metric} p99"))
+    for what, metric in (
+        *((f"start at {rate}/s", f"{rate}/s, answer to handler") for rate in (50, 200, 400)),
+        ("wake at 50/s", "wake at 50/s"),
+    )
+)
+KILLS: tuple[Column, ...] = (
+    *((what, (f"kills, {what}",)) for what in ("lost", "doubled effects", "stuck", "run again")),
+    *(
+        (f"moves after {role}, s", (f"kills, moves again after {role}",))
+        for role in ("worker", "server", "store", "front")
+    ),
+)
+FIRST: tuple[Column, ...] = (
+    *SPEED[:2],
+    COST[1],
+    ("start at 200/s, p50, ms", ("200/s, answer to handler p50",)),
+    *KILLS[:3],
+)
+DRAWN: Mapping[str, tuple[Column, ...]] = {
+    "speed": SPEED,
+    "cost": COST,
+    "starts": STARTS,
+    "kills": KILLS,
+    "first": FIRST,
+}
+"""By the name of the marker between which a table is drawn."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One table, its cells as text."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        lines = ["| " + " | ".join(row) + " |" for row in (self.head, *self.rows)]
+        return "\n".join([lines[0], "|---" * len(self.head) + "|", *lines[1:]])
+
+
+def grid(found: Standings, columns: Sequence[Column]) -> Grid:
+    """A row for each peer that was measured."""
+    peers = [name for name in EVERY if name in found.versions]
+    rows = [[name, *(_cell(found, name, metrics) for _, metrics in columns)] for name in peers]
+    return Grid(["", *(title for title, _ in columns)], rows)
+
+
+def conditions(found: Standings) -> Grid:
+    """What each peer ran with."""
+    rows = [
+        [name, EVERY[name].licence, found.versions[name], EVERY[name].keeps, _settings(name)]
+        for name in EVERY
+        if name in found.versions
+    ]
+    return Grid(["", "licence", "versions", "an answered webhook survives", "settings"], rows)
+
+
+def draw(page: Path, found: Standings) -> None:
+    """Write the tables of a page anew, each between its markers `<!-- peers: NAME -->`."""
+    text = page.read_text()
+    for name, columns in DRAWN.items():
+        text = _between(text, name, grid(found, columns).markdown())
+    text = _between(text, "conditions", conditions(found).markdown())
+    said = f"Measured on {found.date}, {found.machine}: `{found.command}`."
+    page.write_text(_between(text, "when", said))
 
 
 def show(found: Standings) -> None:
-    """Print every figure, a row for each."""
-    table = Table(title=f"{found.command} ({found.machine}, {found.date})")
-    for column in ("peer", "figure", "value", "unit"):
-        table.add_column(column, justify="right" if column == "value" else "left")
+    """Print every table, then every figure that is wrong."""
+    console = Console(width=max(160, Console().width))
+    for name, columns in DRAWN.items():
+        if name != "first":
+            console.print(_rich(name, grid(found, columns)))
     for each in found.results:
-        if ", of it " not in each.metric:
-            table.add_row(each.contender, each.metric, f"{each.value:,}", each.unit)
-    Console(width=120).print(table)
+        if each.metric.endswith("wrong") and each.value:
+            console.print(f"{each.contender}: {each.metric}: {each.value:,.0f} {each.unit}")
+
+
+def _rich(title: str, drawn: Grid) -> Table:
+    table = Table(title=title)
+    for column in drawn.head:
+        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
+    for row in drawn.rows:
+        table.add_row(*row)
+    return table
+
+
+def _between(text: str, name: str, drawn: str) -> str:
+    start, end = f"<!-- peers: {name} -->", f"<!-- /peers: {name} -->"
+    if start not in text:
+        return text
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    return f"{before}{start}\n{drawn}\n{end}{after}"
+
+
+def _cell(found: Standings, peer: str, metrics: Sequence[str]) -> str:
+    values = [found.of(peer, metric) for metric in metrics]
+    return "-" if None in values else ", ".join(_number(v) for v in values if v is not None)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 and value != int(value) else f"{value:,.0f}"
+
+
+def _settings(name: str) -> str:
+    return ", ".join(f"`{key}={value}`" for key, value in EVERY[name].settings.items())
