@@ -1,0 +1,1 @@
+"""DBOS on PostgreSQL behind the front."""
