@@ -55,10 +55,15 @@ PAGES = (HERE.parent / "docs" / "compared.md", HERE.parent / "README.md")
 def main() -> None:
     chosen = parse()
     if chosen.draw:
-        return drawn(read())
-    peers = (
-        swept(chosen) if chosen.sweep else [EVERY[name] for name in EVERY if name in chosen.only]
-    )
+        drawn(read())
+    else:
+        measure(chosen)
+
+
+def measure(chosen: Namespace) -> None:
+    """All rounds; then print what came of them."""
+    mine = [EVERY[name] for name in EVERY if name in chosen.only]
+    peers = swept(chosen) if chosen.sweep else mine
     rounds = [list(in_turn(peers, chosen)) for _ in range(chosen.rounds)]
     found = standings(rounds, peers, "python -m peers " + " ".join(sys.argv[1:]))
     if chosen.keep:
