@@ -1,7 +1,8 @@
 """What the contenders run in, made at first use beside this file and kept.
 
-A Python contender has a virtual environment of its own, from a lock file with hashes; Kafka
-Streams has the jars that Maven resolves from its pom, and is compiled with the machine's JDK.
+A Python contender has a virtual environment of its own, from a lock file with hashes, and one that
+npm distributes has its `node_modules`; Kafka Streams has the jars that Maven resolves from its pom,
+and is compiled with the machine's JDK.
 """
 
 from __future__ import annotations
@@ -76,6 +77,21 @@ def java() -> list[str]:
     home = _made("kafka-streams", [pom, source], make)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return ["java", quiet, "-cp", f"{home}:{(home / 'jars').read_text()}"]
+
+
+def node(name: str, folder: Path) -> Path:
+    """The `node_modules` with what the `package-lock.json` of a folder lists."""
+    listed = [folder / "package.json", folder / "package-lock.json"]
+
+    def make(home: Path) -> None:
+        for each in listed:
+            shutil.copy(each, home)
+        _run(
+            ["npm", "ci", f"--prefix={home}", "--ignore-scripts", "--no-audit", "--no-fund"],
+            "install npm (Debian: apt install npm), where it reaches a registry",
+        )
+
+    return _made(name, listed, make) / "node_modules"
 
 
 def _made(name: str, sources: list[Path], make: Callable[[Path], None]) -> Path:
