@@ -49,7 +49,7 @@ It raises `Unavailable` for what is not installed."""
 class Peer:
     """One row of the tables.
 
-    `packages` are those whose versions are told, from the lock file. `keeps` says what an answered
+    `packages` are those whose versions are told, from the lock files. `keeps` says what an answered
     webhook survives. `lacks` tells for a work why the peer has none.
     """
 
@@ -62,3 +62,5 @@ class Peer:
     settings: Settings = field(default_factory=dict)
     swept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
+    more_locks: Sequence[Path] = ()
+    """Those of its servers, such as a `package-lock.json`."""

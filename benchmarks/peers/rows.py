@@ -89,8 +89,8 @@ def _one(unit: str, found: Sequence[float]) -> float:
 
 
 def _versions(peer: Peer) -> str:
-    """The versions that a lock file names of a peer's packages."""
-    text = peer.lock.read_text()
+    """The versions that the lock files name of a peer's packages."""
+    text = "\n".join(each.read_text() for each in (peer.lock, *peer.more_locks))
     found = ((name, _version(name, text)) for name in peer.packages)
     return ", ".join(f"{name} {version}" for name, version in found)
 
