@@ -54,6 +54,7 @@ class WorkerProcess:
         handlers = (Handler("job", 5, (1.0,), 300.0),)
         identity = Identity(self.name, str(uuid7()), "default", handlers)
         self.link = Link(identity, self.held_leases, self, lambda: world.now)
+        self.link.dials(len(world.owners))
 
     @property
     def is_awake(self) -> bool:

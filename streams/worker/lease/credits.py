@@ -2,12 +2,16 @@
 
 A source is a connection to an owner of partitions. A credit is a free slot that one source may
 fill. Each free slot is the credit of one source at most, so the sources together are never promised
-more slots than there are. The worker tells a source a limit: the leases read from it so far, plus
-its unused credits. Reading a lease that was on its way does not change that limit.
+more slots than there are. A free slot is spare while there is no source, and while it is kept for a
+source that is dialed and has not answered yet.
+
+The worker tells a source a limit: the leases read from it so far, plus its unused credits. Reading
+a lease that was on its way does not change that limit.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +22,10 @@ WANTING_SECONDS = 3.0
 ON_ITS_WAY_SECONDS = 1.0
 """How long a new credit may be unused because its source, or its lease, is on the way."""
 
+TOGETHER_SECONDS = 0.5
+"""How long slots are kept for the other dialed sources after the first one is open. A source that
+opens later gets its share once others have not used it for `ON_ITS_WAY_SECONDS`."""
+
 Source = Any
 """A connection, as far as credits are concerned."""
 
@@ -26,6 +34,8 @@ class Credits:
     """Not thread-safe: `HeldLeases` calls it under its lock."""
 
     def __init__(self, slots: int, clock: Callable[[], float]) -> None:
+        self.dialed = 1
+        """How many sources there may soon be."""
         self._clock = clock
         # By source, when each of its credits was given to it; the newest is used first.
         self._unused: dict[Source, list[float]] = {}
@@ -37,20 +47,28 @@ class Credits:
         self._asked: dict[Source, float] = {}
         self._queue: OrderedDict[Source, None] = OrderedDict()
         self._new: set[Source] = set()
-        self._spare = slots  # while there is no source
+        self._spare = slots
+        self._kept_until = 0.0  # the spare slots, if there is a source
         self._missing = 0  # to be withheld from those that are given next
 
     def open(self, source: Source) -> None:
-        """A source is there: it gets what no other one has, or its share as slots become free."""
+        """A source is there: it gets its share of what is spare, or what it lacks as slots free."""
+        if not self._unused:
+            self._kept_until = self._clock() + TOGETHER_SECONDS
         self._begin(source)
-        spare, self._spare = self._spare, 0
-        for _ in range(spare):
+        awaited = max(0, self.dialed - len(self._unused))
+        for _ in range(math.ceil(self._spare / (awaited + 1))):
+            self._spare -= 1
             self._add(source)
         self._new.add(source)
         self.level()
 
     def level(self) -> None:
-        """Give new sources of their share what others have not used for a while."""
+        """Give sources what was kept for too long, or what others have not used for a while."""
+        if self._unused and self._clock() >= self._kept_until:
+            spare, self._spare = self._spare, 0
+            for _ in range(spare):
+                self.give(None)
         for source in list(self._new):
             share = sum(map(len, self._unused.values())) // len(self._unused)
             while self.unused(source) < share and self._shift_to(source, leaves=share):
@@ -82,7 +100,7 @@ class Credits:
         if self.unused(source):
             self._unused[source].pop()
             self._owed.add(source)
-        elif not self._take_oldest(float("inf")):
+        elif not self._take_any():
             raise ValueError("no credit is unused: ask for a free slot first")
         if self._is_wanting(source) and not self.unused(source):
             self._shift_to(source)
@@ -90,7 +108,7 @@ class Credits:
     def withhold(self, slots: int) -> None:
         """Use credits for slots beyond a lease's first; missing ones are used once they come."""
         for _ in range(slots):
-            if not self._take_oldest(float("inf")):
+            if not self._take_any():
                 self._missing += 1
 
     def give(self, home: Source) -> None:
@@ -155,7 +173,7 @@ class Credits:
 
     def _begin(self, source: Source) -> None:
         self._unused[source], self._received[source] = [], 0
-        self._told[source], self._asked[source] = None, float("-inf")
+        self._told[source], self._asked[source] = None, -math.inf
         self._owed.add(source)
 
     def _add(self, source: Source) -> None:
@@ -163,19 +181,23 @@ class Credits:
         self._owed.add(source)
         self._queue.pop(source, None)
 
+    def _take_any(self) -> bool:
+        """Take a spare slot, or any unused credit."""
+        if self._spare:
+            self._spare -= 1
+            return True
+        return self._take_oldest(math.inf)
+
     def _take_oldest(self, given_by: float, leaves: int = 0) -> bool:
         """Take a credit from the source that has most given to it by a moment."""
         rich = {s: given for s, given in self._unused.items() if len(given) > leaves}
         old = {s: sum(g <= given_by for g in given) for s, given in rich.items()}
         giver = max(old, key=lambda s: old[s], default=None)
-        if giver is None:
-            taken = self._spare > 0 and not self._unused
-            self._spare -= taken
-            return taken
-        if old[giver]:
-            self._unused[giver].pop(0)
-            self._owed.add(giver)
-        return bool(old[giver])
+        if giver is None or not old[giver]:
+            return False
+        self._unused[giver].pop(0)
+        self._owed.add(giver)
+        return True
 
     def _is_wanting(self, source: Source) -> bool:
-        return self._clock() - self._asked.get(source, float("-inf")) < WANTING_SECONDS
+        return self._clock() - self._asked.get(source, -math.inf) < WANTING_SECONDS

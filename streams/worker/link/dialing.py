@@ -59,6 +59,7 @@ class Dialing:
         broke = self._broke[address]
         while True:
             await self._look_up(address)
+            self._link.dials(self._places())
             for target in self._found.get(address, frozenset()) - self._tasks.keys():
                 self._tasks[target] = asyncio.create_task(self._keep(target))
             broke.clear()
@@ -72,6 +73,10 @@ class Dialing:
             self._found[address] = frozenset(await targets(address))
         except OSError as error:
             self._lost(f"{address.host}:{address.port}", f"its name has no address ({error})")
+
+    def _places(self) -> int:
+        """How many places are dialed; a name counts as one until it was looked up."""
+        return sum(map(len, self._found.values())) + len(self._addresses) - len(self._found)
 
     async def _keep(self, target: Target) -> None:
         """Connect again and again, until the target is no longer listed."""

@@ -79,7 +79,12 @@ class Link:
         self.welcomed: Callable[[Welcome], None] = lambda _: None
         """Called under the lock when an owner takes this worker."""
 
-    # What a connection tells.
+    # What a connection tells, and who makes connections.
+
+    def dials(self, places: int) -> None:
+        """So many places are dialed now; each may lead to an owner."""
+        with self._lock:
+            self._held_leases.credits.dialed = places
 
     def opened(self, connection: Connection) -> None:
         """A connection is open: say who this is."""

@@ -7,7 +7,12 @@ import random
 import pytest
 from support.leases import lease_to
 
-from streams.worker.lease.credits import ON_ITS_WAY_SECONDS, WANTING_SECONDS, Credits
+from streams.worker.lease.credits import (
+    ON_ITS_WAY_SECONDS,
+    TOGETHER_SECONDS,
+    WANTING_SECONDS,
+    Credits,
+)
 from streams.worker.lease.held_leases import HeldLeases
 
 
@@ -46,6 +51,75 @@ def test_the_first_source_has_all_slots_until_others_get_their_shares() -> None:
         credits.use(2)
     credits.level()
     assert unused(credits, 3) == [3, 3, 0]
+
+
+def dialed(sources: int, slots: int, opened: int) -> tuple[Credits, Clock]:
+    """The first of the sources that are dialed together have opened at once."""
+    clock = Clock()
+    credits = Credits(slots, clock)
+    credits.dialed = sources
+    for source in range(opened):
+        credits.open(source)
+    return credits, clock
+
+
+@pytest.mark.parametrize(
+    ("slots", "shares"),
+    [(20, [5, 5, 5, 5]), (9, [3, 2, 2, 2]), (2, [1, 1, 0, 0]), (1, [1, 0, 0, 0])],
+)
+def test_sources_that_are_dialed_together_get_their_shares_at_once(
+    slots: int, shares: list[int]
+) -> None:
+    credits, _ = dialed(4, slots, opened=4)
+    assert unused(credits, 4) == shares
+
+
+def test_the_share_of_a_source_that_does_not_open_goes_to_the_others() -> None:
+    credits, clock = dialed(4, 20, opened=2)
+    clock.now += TOGETHER_SECONDS / 2
+    credits.level()
+    assert unused(credits, 2) == [5, 5]
+    for _ in range(5):
+        credits.use(1)
+    credits.want(1)
+    assert unused(credits, 2) == [5, 0]
+    clock.now += TOGETHER_SECONDS / 2
+    credits.level()
+    assert unused(credits, 2) == [8, 7]
+    assert credits.owed(closed=False) == [0, 1]
+
+
+def test_a_source_that_opens_late_gets_its_share_of_what_is_not_used() -> None:
+    credits, clock = dialed(3, 9, opened=2)
+    clock.now += TOGETHER_SECONDS
+    credits.open(2)
+    assert sum(unused(credits, 3)) == 9
+    clock.now += ON_ITS_WAY_SECONDS
+    credits.level()
+    assert unused(credits, 3) == [3, 3, 3]
+
+
+def test_sources_that_open_again_after_all_were_gone_share_the_slots_anew() -> None:
+    credits, clock = dialed(2, 4, opened=2)
+    credits.close(0)
+    credits.close(1)
+    clock.now += 60
+    credits.open(1)
+    assert credits.unused(1) == 2
+    credits.open(0)
+    assert unused(credits, 2) == [2, 2]
+
+
+def test_a_lease_that_fills_many_slots_takes_those_that_are_kept() -> None:
+    credits, clock = dialed(2, 6, opened=1)
+    credits.use(0)
+    credits.withhold(4)
+    clock.now += TOGETHER_SECONDS
+    credits.open(1)
+    assert sum(unused(credits, 2)) == 1
+    for _ in range(5):
+        credits.give(0)
+    assert sum(unused(credits, 2)) == 6
 
 
 def test_a_source_that_comes_while_all_slots_are_used_gets_what_it_asks_for() -> None:
@@ -185,6 +259,41 @@ def test_whatever_happens_all_and_only_those_with_another_limit_are_owed_a_word(
                 told.pop(partition, None)
         limits = {p: sum(credits.word(p, closed)) for p in range(partitions)}
         assert set(credits.owed(closed)) == {p for p in limits if limits[p] != told.get(p)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_opens_and_closes_no_slot_is_promised_twice_and_none_is_kept_for_long(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    sources, slots = rng.randint(1, 5), rng.randint(1, 12)
+    credits, clock = dialed(sources, slots, opened=0)
+    there: set[int] = set()
+    running: list[int] = []
+    for _ in range(400):
+        clock.now += rng.choice((0, 0.01, 0.3))
+        source = rng.randrange(sources)
+        match rng.randrange(6):
+            case 0 if source not in there:
+                credits.open(source)
+                there.add(source)
+            case 1:
+                credits.close(source)
+                there.discard(source)
+            case 2:
+                credits.want(source)
+            case 3 if running:
+                credits.give(running.pop(rng.randrange(len(running))))
+            case 4 if len(running) < slots:
+                credits.use(source)
+                running.append(source)
+            case _:
+                credits.level()
+        assert sum(unused(credits, sources)) <= slots - len(running)
+    if there:
+        clock.now += TOGETHER_SECONDS
+        credits.level()
+        assert sum(unused(credits, sources)) == slots - len(running)
 
 
 @pytest.mark.parametrize("seed", range(60))

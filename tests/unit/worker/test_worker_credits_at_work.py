@@ -61,6 +61,7 @@ class World:
         self.held_leases = [HeldLeases(self.slots, 5, self.clock) for _ in range(self.workers)]
         for number, held_leases in enumerate(self.held_leases):
             held_leases.assigned = True
+            held_leases.credits.dialed = self.partitions
             for partition in range(self.partitions):
                 held_leases.credits.open((number + partition) % self.partitions)
             self.look(number)

@@ -9,7 +9,7 @@ from support.scripted_owner import ScriptedOwner
 from streams.serde.link.messages import Beat, Leased, Wanted
 from streams.serde.records import Declined, Heartbeat
 from streams.topology.model import LeasePolicy
-from streams.worker.lease.credits import ON_ITS_WAY_SECONDS
+from streams.worker.lease.credits import ON_ITS_WAY_SECONDS, TOGETHER_SECONDS
 
 
 def test_a_lease_counts_its_term_from_the_beat_that_it_answers() -> None:
@@ -121,6 +121,15 @@ def test_slots_are_shared_out_among_owners_by_and_by() -> None:
     assert (one.limit, two.limit) == (8, 0)
     worker.pass_time(ON_ITS_WAY_SECONDS)
     assert (one.limit, two.limit) == (4, 4)
+
+
+def test_owners_that_are_dialed_together_get_their_shares_at_once() -> None:
+    worker = LinkedWorker(slots=8)
+    worker.link.dials(4)
+    owners = [worker.owner(f"{number}", number) for number in range(3)]
+    assert [owner.limit for owner in owners] == [2, 2, 2]
+    worker.pass_time(TOGETHER_SECONDS)
+    assert sum(owner.limit for owner in owners) == 8
 
 
 def test_an_unused_slot_moves_to_an_owner_that_wants_one() -> None:

@@ -16,6 +16,8 @@ from support.host_names import HostNames
 from support.link_suite.said import come
 from support.linked_worker import LinkedWorker
 
+from streams.serde.link.messages import Beat
+from streams.worker.lease.credits import TOGETHER_SECONDS
 from streams.worker.link import addresses, dialer, dialing
 from streams.worker.link.addresses import Target
 from streams.worker.link.dialer import Dialer
@@ -60,6 +62,21 @@ async def test_each_address_of_a_name_is_dialed(names: HostNames) -> None:
     ):
         await greeted(one, two)
     assert (len(one.tokens), len(two.tokens)) == (1, 1)
+
+
+async def test_each_address_gets_its_share_of_the_slots_at_once(names: HostNames) -> None:
+    """One that nobody has looked up yet counts as one owner."""
+    names.hanging.add("away")
+    async with (
+        serving(host="127.0.0.1") as one,
+        serving(host="127.0.0.2", port=one.port) as two,
+        dials("owners", "away", port=one.port) as worker,
+    ):
+        await one.until(lambda: "Beat" in one.kinds())
+        await two.until(lambda: "Beat" in two.kinds())
+        worker.pass_time(TOGETHER_SECONDS / 2)
+        limits = [[b.limit for b in owner.said if isinstance(b, Beat)] for owner in (one, two)]
+    assert sorted(limits) == [[1], [2]]
 
 
 async def test_an_address_that_a_name_gains_is_dialed(names: HostNames) -> None:
