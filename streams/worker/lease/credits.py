@@ -64,7 +64,7 @@ class Credits:
         self.level()
 
     def level(self) -> None:
-        """Give sources what was kept for too long, or what others have not used for a while."""
+        """Give sources what was kept long enough, or what others have not used for a while."""
         if self._unused and self._clock() >= self._kept_until:
             spare, self._spare = self._spare, 0
             for _ in range(spare):
@@ -75,6 +75,8 @@ class Credits:
                 pass
             if self.unused(source) >= share:
                 self._new.discard(source)
+        for source in self._waiting():
+            self._shift_to(source)
 
     def close(self, source: Source) -> None:
         """A source is gone: the others get its credits."""
@@ -122,14 +124,13 @@ class Credits:
         elif not self._unused:
             self._spare += 1
         else:
-            waiting = (s for s in self._queue if self._is_wanting(s))
             home = home if home in self._unused else min(self._unused, key=self.unused)
-            self._add(next(waiting, home))
+            self._add(next(iter(self._waiting()), home))
 
     def want(self, source: Source) -> None:
         """Move an unused credit to a source that has ready jobs and no credits.
 
-        Otherwise it waits for the next free slot, and keeps its place while it goes on asking.
+        Otherwise it waits for the next one, and keeps its place while it goes on asking.
         """
         if source not in self._unused:
             return
@@ -198,6 +199,10 @@ class Credits:
         self._unused[giver].pop(0)
         self._owed.add(giver)
         return True
+
+    def _waiting(self) -> list[Source]:
+        """Sources that wait for a credit, in the order of their asking."""
+        return [source for source in self._queue if self._is_wanting(source)]
 
     def _is_wanting(self, source: Source) -> bool:
         return self._clock() - self._asked.get(source, -math.inf) < WANTING_SECONDS

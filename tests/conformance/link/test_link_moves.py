@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from support.link_suite.leases import lease
+from support.link_suite.owner import ScriptedOwner
 from support.link_suite.play import SLOTS, Play, playing
-from support.link_suite.said import Told, come
+from support.link_suite.said import PATIENCE_SECONDS, Told, come
 from support.link_suite.workers import WorkerUnderTest
 
 from streams.serde.link.messages import Wanted
@@ -207,18 +208,19 @@ async def test_an_owner_that_wants_slots_gets_one(
 ) -> None:
     async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
         first, other = play.owners
-        session = await other.connected()
+        await other.connected()
         await first.connected()
-        slow = [lease("slow", {"seconds": 60}, 0) for _ in range(SLOTS)]
+        for _ in range(SLOTS - 1):
+            await _offers(first)
+            await first.lease(lease("slow", {"seconds": 60}, 0))
+        await _offers(other)
 
-        def offered() -> int:
-            return session.beat.limit - session.sent if session.beat else 0
 
-        for each in slow[:-1]:
-            await first.send(Wanted())
-            await first.lease(each)
-        async with asyncio.timeout(30):
-            while offered() != 1:  # an owner goes on asking, here at each beat
-                told = len(session.beats)
-                await other.send(Wanted())
-                await come(partial(getitem, session.beats, slice(told, None)), "another beat")
+async def _offers(owner: ScriptedOwner) -> None:
+    """Go on asking, here at each beat, until the worker offers a slot."""
+    session = await owner.connected()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while session.beat is None or session.beat.limit <= session.sent:
+            told = len(session.beats)
+            await owner.send(Wanted())
+            await come(partial(getitem, session.beats, slice(told, None)), "another beat")

@@ -180,6 +180,19 @@ def test_freed_slots_go_to_those_who_wait_in_the_order_of_their_asking() -> None
     assert unused(credits, 4) == [0, 1, 0, 0]
 
 
+def test_who_asks_too_soon_gets_a_credit_once_another_has_not_used_it_for_a_while() -> None:
+    credits, clock = dialed(2, 4, opened=2)
+    for _ in range(2):
+        credits.use(0)
+    credits.want(0)
+    assert unused(credits, 2) == [0, 2]
+    clock.now += ON_ITS_WAY_SECONDS
+    credits.level()
+    assert unused(credits, 2) == [1, 1]
+    credits.level()
+    assert unused(credits, 2) == [1, 1]
+
+
 def test_who_no_longer_asks_no_longer_waits() -> None:
     credits, clock = shared(2, 1)
     credits.use(0)
