@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from peers.absurd.peer import PEER as ABSURD
 from peers.celery.peer import EARLY, LATE
 from peers.contract import Peer
 from peers.dbos.peer import DBOS
+from peers.procrastinate.peer import PEER as PROCRASTINATE
 
-EVERY: dict[str, Peer] = {peer.name: peer for peer in (LATE, EARLY, DBOS)}
+EVERY: dict[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        LATE,
+        EARLY,
+        PROCRASTINATE,
+        ABSURD,
+        DBOS,
+    )
+}

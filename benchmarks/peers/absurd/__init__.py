@@ -1,0 +1,1 @@
+"""Absurd on PostgreSQL behind the front."""

@@ -1,0 +1,1 @@
+"""Procrastinate on PostgreSQL behind the front."""
