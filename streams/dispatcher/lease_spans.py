@@ -74,7 +74,7 @@ def _replayed(job: Job) -> str | None:
 def record(sent: Sent) -> None:
     """Record a lease, which is durable now."""
     job = sent.job
-    attributes = names.sending(LINK, partition=sent.partition) | {
+    attributes = names.sending(LINK, "tidegate", partition=sent.partition) | {
         names.TENANT: job.tenant_id,
         names.JOB: job.job_id,
         names.JOB_TYPE: job.type,

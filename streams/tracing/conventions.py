@@ -8,8 +8,11 @@ or the arguments, key or result of an effect: any of these may be a secret or a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 Attributes = Mapping[str, str | int | bool]
+System = Literal["kafka", "tidegate"]
+"""What carries messages: the link between owners of jobs and workers is a system of our own."""
 
 SYSTEM = "messaging.system"
 OPERATION_NAME = "messaging.operation.name"
@@ -74,27 +77,30 @@ def process(topic: str) -> str:
     return f"process {topic}"
 
 
-def sending(topic: str, **more: str | int) -> dict[str, str | int | bool]:
+def sending(topic: str, system: System = "kafka", **more: str | int) -> dict[str, str | int | bool]:
     """The attributes of `send`; `partition` is one."""
-    return _messaging(topic, "send", "send", more)
+    return _messaging(system, topic, "send", "send", more)
 
 
 def polling(topic: str, group: str, count: int) -> dict[str, str | int | bool]:
     """The attributes of `poll`; `count` is the number of records in the batch, traced or not."""
-    return {**_messaging(topic, "poll", "receive", {}), GROUP: group, BATCH_COUNT: count}
+    found = _messaging("kafka", topic, "poll", "receive", {})
+    return {**found, GROUP: group, BATCH_COUNT: count}
 
 
-def processing(topic: str, group: str = "", **more: str | int) -> dict[str, str | int | bool]:
+def processing(
+    topic: str, group: str = "", system: System = "kafka", **more: str | int
+) -> dict[str, str | int | bool]:
     """The attributes of `process`; `partition` and `offset` are some. The link has no group."""
-    found = _messaging(topic, "process", "process", more)
+    found = _messaging(system, topic, "process", "process", more)
     return found | {GROUP: group} if group else found
 
 
 def _messaging(
-    topic: str, name: str, type_: str, more: Mapping[str, str | int]
+    system: System, topic: str, name: str, type_: str, more: Mapping[str, str | int]
 ) -> dict[str, str | int | bool]:
     found: dict[str, str | int | bool] = {
-        SYSTEM: "kafka",
+        SYSTEM: system,
         OPERATION_NAME: name,
         OPERATION_TYPE: type_,
         DESTINATION: topic,

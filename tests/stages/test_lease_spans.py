@@ -50,6 +50,7 @@ def test_a_lease_is_recorded_and_its_run_belongs_to_it(desk: Desk, worker: Scrip
     assert attributes["tidegate.job.id"] == lease.job_id
     assert attributes["tidegate.run.id"] == lease.run_id
     assert attributes["messaging.destination.partition.id"] == "0"
+    assert attributes["messaging.system"] == "tidegate", "no record of Kafka carries it"
 
 
 @pytest.mark.parametrize("trace", [None, UNSAMPLED, "00-ab-cd-01"])

@@ -32,7 +32,7 @@ class Tracing(Middleware):
 def _span(lease: Lease, worker_id: str) -> spans.Opened:
     if not spans.on() or not carried.is_sampled(lease.traceparent):
         return spans.NOTHING
-    attributes = names.processing(LINK) | {
+    attributes = names.processing(LINK, system="tidegate") | {
         names.TENANT: lease.tenant_id,
         names.JOB: lease.job_id,
         names.JOB_TYPE: lease.type,

@@ -68,6 +68,7 @@ async def test_a_run_has_its_steps_and_effects_below_it() -> None:
         "tool": traceparent(call),
         "in its thread": str(context(call).span_id),
     }
+    assert (run.attributes or {})["messaging.system"] == "tidegate"
     assert (run.attributes or {})["tidegate.outcome"] == "succeeded"
     assert (effect.attributes or {})["tidegate.outcome"] == "done"
     assert (claim.attributes or {})["tidegate.ledger.answer"] == "granted"
