@@ -7,6 +7,7 @@ from peers.celery.peer import EARLY, LATE
 from peers.contract import Peer
 from peers.dbos.peer import DBOS
 from peers.procrastinate.peer import PEER as PROCRASTINATE
+from peers.restate.peer import PEER as RESTATE
 
 EVERY: dict[str, Peer] = {
     peer.name: peer
@@ -16,5 +17,6 @@ EVERY: dict[str, Peer] = {
         PROCRASTINATE,
         ABSURD,
         DBOS,
+        RESTATE,
     )
 }

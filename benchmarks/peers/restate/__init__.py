@@ -1,0 +1,1 @@
+"""Restate's server and a service endpoint behind the front."""
