@@ -36,6 +36,8 @@ class Part:
     env: Mapping[str, str] = field(default_factory=dict)
     owner: struct_passwd | None = None
     """Who runs it, if not the user of the benchmark."""
+    unfinished: Callable[[], int] | None = None
+    """How many jobs have not ended, if this part is to be asked, and not the front."""
 
 
 Parts = Callable[[Place], Iterable[Part]]

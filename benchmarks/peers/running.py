@@ -80,9 +80,12 @@ class Running:
         return [part for part in self.parts.values() if part.role == role]
 
     def kill(self, part: Part) -> None:
-        """Send SIGKILL to a part and to everything that it started."""
+        """Send SIGKILL to a part and to everything that it started, the youngest first."""
         process = self.processes[part.name]
-        with suppress(ProcessLookupError):  # it has ended by itself
+        for pid in sorted(family(process.pid), reverse=True):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -109,7 +112,18 @@ class Running:
         return {n: sum(map(_resident, family(p.pid))) for n, p in self.processes.items()}
 
     def unfinished(self) -> int:
-        """How many jobs have not ended, by the peer's own account."""
+        """How many jobs have not ended, by the peer's own account.
+
+        Raises:
+            Stalled: it does not answer.
+        """
+        own = (part.unfinished for part in self.parts.values() if part.unfinished)
+        try:
+            return next(own, self._unfinished)()
+        except OSError as error:
+            raise Stalled(f"nobody says what has not ended: {error}") from error
+
+    def _unfinished(self) -> int:
         with urlopen(f"http://127.0.0.1:{self.place.port}/unfinished", timeout=30) as answer:
             return int(json.load(answer)["unfinished"])
 

@@ -1,0 +1,64 @@
+"""The checker of `benchmarks/peers` finds each fault that a peer's handlers can leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from peers.verdict import Journal, Verdict
+
+SENT = ("a", "b")
+CLEAN = ("start a", "effect a", "end a", "start b", "effect b", "end b")
+
+
+def judged(
+    folder: Path, lines: Sequence[str], answered: Sequence[str] = SENT, sent: Sequence[str] = SENT
+) -> Verdict:
+    """What the checker says of a journal with these lines, a second apart."""
+    journal = Journal(folder / "journal")
+    text = "".join(f"{line} {moment}.5\n" for moment, line in enumerate(lines))
+    journal.path.write_text(text)
+    return journal.verdict(answered, sent)
+
+
+def test_a_run_without_faults_is_clean(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, CLEAN)
+    assert verdict == Verdict(lost=0, doubled=0, repeated=0, unknown=0)
+    assert verdict.wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (CLEAN[:-1], Verdict(lost=1, doubled=0, repeated=0, unknown=0)),
+        (CLEAN[:3], Verdict(lost=1, doubled=0, repeated=0, unknown=0)),
+        ((*CLEAN, "effect a"), Verdict(lost=0, doubled=1, repeated=0, unknown=0)),
+        ((*CLEAN, "effect a", "effect a"), Verdict(lost=0, doubled=1, repeated=0, unknown=0)),
+        (("start a", *CLEAN), Verdict(lost=0, doubled=0, repeated=1, unknown=0)),
+        ((*CLEAN, "start c", "end c"), Verdict(lost=0, doubled=0, repeated=0, unknown=1)),
+    ],
+    ids=["no end", "no start", "two effects", "three effects", "two starts", "never sent"],
+)
+def test_each_fault_is_counted_as_what_it_is(
+    tmp_path: Path, lines: Sequence[str], found: Verdict
+) -> None:
+    assert judged(tmp_path, lines) == found
+    assert found.wrong == 1
+
+
+def test_an_event_that_was_not_answered_may_be_missing_or_there(tmp_path: Path) -> None:
+    assert judged(tmp_path, CLEAN[:3], answered=["a"]).wrong == 0
+    assert judged(tmp_path, CLEAN, answered=["a"]).wrong == 0
+
+
+def test_a_handler_that_is_replayed_after_a_wait_begins_again(tmp_path: Path) -> None:
+    lines = ("start a", "start a", "woke a", "end a", "start b", "woke b", "end b")
+    assert judged(tmp_path, lines).wrong == 0
+
+
+def test_a_child_belongs_to_the_event_that_it_is_named_after(tmp_path: Path) -> None:
+    children = [f"{kind} a/{number}" for number in range(2) for kind in ("start", "end")]
+    assert judged(tmp_path, [*CLEAN, *children]).wrong == 0
+    assert judged(tmp_path, [*CLEAN, *children, "start a/1"]).repeated == 1
+    assert judged(tmp_path, [*CLEAN, "start c/0", "start c/1"]).unknown == 1
