@@ -9,8 +9,11 @@ from aiohttp import ClientSession
 from webhook_requests import SECRET, TENANTS
 
 
-async def create_sources(url: str, admin_token: str) -> None:
-    """Return when the ingress takes what is signed for each source."""
+async def create_sources(url: str, admin_token: str, ingress: str = "") -> None:
+    """Return when the ingress takes what is signed for each source.
+
+    `url` is that of the operator, and of the ingress too unless it is given.
+    """
     headers = {"Authorization": f"Bearer {admin_token}"}
     async with ClientSession(url, headers=headers) as api:
         for tenant in TENANTS:
@@ -20,16 +23,16 @@ async def create_sources(url: str, admin_token: str) -> None:
                     answer.raise_for_status()
         async with asyncio.timeout(15):
             for tenant in TENANTS:
-                while await _knock(api, tenant) != 400:
+                while await _knock(api, ingress, tenant) != 400:
                     await asyncio.sleep(0.05)
 
 
-async def _knock(api: ClientSession, tenant: str) -> int:
+async def _knock(api: ClientSession, url: str, tenant: str) -> int:
     """The status for a body that is signed but is no JSON; nothing is written for it."""
     body = b"knock"
     headers = {
         "Content-Type": "application/json",
         "X-Signature": hmac.digest(SECRET, body, "sha256").hex(),
     }
-    async with api.post(f"/v1/hooks/{tenant}/bench", data=body, headers=headers) as answer:
+    async with api.post(f"{url}/v1/hooks/{tenant}/bench", data=body, headers=headers) as answer:
         return answer.status

@@ -8,10 +8,13 @@ from peers.contract import Peer
 from peers.dbos.peer import DBOS
 from peers.procrastinate.peer import PEER as PROCRASTINATE
 from peers.restate.peer import PEER as RESTATE
+from peers.tidegate.peer import APART, FUSED
 
 EVERY: dict[str, Peer] = {
     peer.name: peer
     for peer in (
+        FUSED,
+        APART,
         LATE,
         EARLY,
         PROCRASTINATE,

@@ -1,0 +1,1 @@
+"""Tidegate itself: its own processes, without `tidegate dev` above them."""

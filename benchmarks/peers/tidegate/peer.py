@@ -1,0 +1,120 @@
+"""Tidegate's rows: its stages fused, and apart.
+
+The processes are those of `tidegate dev`, without delivery, which would have nothing to deliver.
+`dev` itself is left out, since the benchmark starts again what it has killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from sources import create_sources
+
+from peers.contract import Part, Peer, Place, Role
+from streams.broker.ports import HOST, pick_free
+from streams.broker.status import read_status
+from streams.dev.credentials import credentials
+from streams.dev.layout import Layout, command, environment, members, waves
+from streams.serde.job_states import LIVE
+from streams.settings import Settings, load_settings
+from streams.topology.apply import apply
+from streams.topology.load import load
+from streams.topology.plan import Consent
+
+APP = "peers.tidegate.app:app"
+ROUTES = Path(__file__).with_name("topology.yaml")
+ADMIN_TOKEN = "opens the benchmark's operator API"
+ROLES: dict[str, Role] = {"ingress": "front", "worker": "worker"}
+"""The other stages are servers."""
+
+
+def parts(place: Place) -> Iterator[Part]:
+    """Kafka, the operator, what owns the jobs, a worker and the ingress, which gets its sources."""
+    settings = _settings(place)
+    yield _kafka(settings)
+    apply(load(settings.topology), settings, Consent(unsafe=True))
+    yield from _stages(place, settings)
+
+
+def _settings(place: Place) -> Settings:
+    topology = place.folder / "topology.yaml"
+    topology.write_text(f"partitions: {place.settings['partitions']}\n{ROUTES.read_text()}")
+    return load_settings(
+        data_dir=place.folder / "data",
+        bootstrap=f"{HOST}:{pick_free()}",
+        topology=topology,
+        admin_token=ADMIN_TOKEN,
+        slots=place.settings["slots"],
+        log_level="warning",
+    )
+
+
+def _kafka(settings: Settings) -> Part:
+    data, port = settings.data_dir, settings.bootstrap.rpartition(":")[2]
+    words = [*command(), "broker", "start", "--data-dir", str(data), "--port", port]
+    return Part("kafka", "store", words, lambda: read_status(data).running)
+
+
+def _stages(place: Place, settings: Settings) -> Iterator[Part]:
+    """Each is ready before the next one: whoever decides before the worker, the ingress last."""
+    layout = Layout.apart if place.settings["stages"] == "apart" else Layout
+    placed = members(layout(delivery=0))
+    urls = {member.stage: member.url for member in placed}
+    urls["ingress"] = f"http://{HOST}:{place.port}"
+    placed = tuple(replace(m, port=int(urls[m.stage].rpartition(":")[2])) for m in placed)
+    env = environment(settings, {**place.env, **credentials(settings).environment()})
+    for spec in (spec for wave in reversed(waves(placed, settings, APP, env)) for spec in wave):
+        stage = spec.name.partition("-")[0]
+        asked = partial(_unfinished, urls["operator"]) if stage == "operator" else None
+        ready = partial(_is_ready, spec.ready_url)
+        yield Part(stage, ROLES.get(stage, "server"), spec.argv, ready, spec.env, unfinished=asked)
+    asyncio.run(create_sources(urls["operator"], ADMIN_TOKEN, urls["ingress"]))
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _unfinished(url: str) -> int:
+    """The jobs that the operator lists in a state that is no end, also those in `needs_review`.
+
+    What it has not read yet it does not list; but of a work that goes on it has read some jobs'
+    beginning and not their end.
+    """
+    return sum(len(_page(url, status)) for status in LIVE)
+
+
+def _page(url: str, status: str) -> list[Any]:
+    """At most 200 jobs of a state."""
+    query = urlencode({"status": status, "limit": 200})
+    asked = Request(f"{url}/v1/jobs?{query}", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    with urlopen(asked, timeout=30) as answer:
+        jobs: list[Any] = json.load(answer)["jobs"]
+    return jobs
+
+
+FUSED = Peer(
+    "Tidegate",
+    parts,
+    packages=("confluent-kafka", "aiohttp", "uvloop"),
+    lock=Path(__file__).parents[3] / "requirements.lock",
+    licence="Apache-2.0",
+    keeps="SIGKILL of Kafka, not a loss of power (one node, which leaves the disk to the system)",
+    settings={"stages": "fused", "partitions": "4", "slots": "200"},
+    swept={"partitions": ("1", "2", "8"), "slots": ("20", "50", "400")},
+)
+APART = replace(
+    FUSED, name="Tidegate, stages apart", settings={**FUSED.settings, "stages": "apart"}
+)
