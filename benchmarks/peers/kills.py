@@ -46,7 +46,10 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     """What is lost, doubled and stuck, and how long nothing moved."""
     stage.journal.clear()
     webhooks = made("effect.made", count)
-    sent, stuck = asyncio.run(_supervised(stage, webhooks))
+    try:
+        sent, stuck = asyncio.run(_supervised(stage, webhooks))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
     verdict = stage.journal.verdict(sent.answered.keys(), {each.event_id for each in webhooks})
     lost = max(0, verdict.lost - stuck)
     figures = {"lost": lost, "doubled effects": verdict.doubled, "stuck": stuck}
