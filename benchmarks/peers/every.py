@@ -8,6 +8,7 @@ from peers.contract import Peer
 from peers.dbos.peer import DBOS
 from peers.procrastinate.peer import PEER as PROCRASTINATE
 from peers.restate.peer import PEER as RESTATE
+from peers.temporal.peer import LOCAL, REMOTE
 from peers.tidegate.peer import APART, FUSED
 
 EVERY: dict[str, Peer] = {
@@ -21,5 +22,7 @@ EVERY: dict[str, Peer] = {
         ABSURD,
         DBOS,
         RESTATE,
+        REMOTE,
+        LOCAL,
     )
 }

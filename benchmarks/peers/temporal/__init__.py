@@ -1,0 +1,1 @@
+"""Temporal's dev server behind the front."""
