@@ -2,8 +2,9 @@
 
     python benchmarks/fast_receiver.py PORT
 
-`GET /` answers a JSON object: for each `webhook-id`, when its first POST to `/ok` came, and under
-`hang ` and the id when its last POST to `/hang` came, in seconds since the epoch.
+`GET /` answers a JSON object: for each `webhook-id`, when its first POST to `/ok` came, under
+`again ` and the id when its last one came if there were more, and under `hang ` and the id when its
+last POST to `/hang` came, in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
         if head.startswith(b"POST /hang"):
             CAME[f"hang {id_}"] = time.time()
         else:
-            CAME.setdefault(id_, time.time())
+            CAME[f"again {id_}" if id_ in CAME else id_] = time.time()
             self._transport.write(_OK)
 
 
