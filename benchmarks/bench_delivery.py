@@ -54,10 +54,6 @@ EGRESS = {
 }
 
 
-PATIENCE_SECONDS = 600
-"""Until deliveries that were not made count as lost."""
-
-
 class Writes(Protocol):
     """Gives a sender of webhooks its endpoints and events; `sent` is when it got each event."""
 
@@ -167,29 +163,40 @@ def hanging(world: Writes, url: str, process: subprocess.Popen[bytes]) -> list[R
     """A healthy endpoint alone, and beside a thousand hosts that take messages and never answer."""
     world.endpoint("healthy", "crm", f"{url}/ok")
     alone = percentiles("alone", "20/s", paced(world, url, process, "healthy", 20, 30))
-    for number, host in enumerate(HANGING):
-        world.endpoint("hanging", f"h{number}", f"{url.replace('127.0.0.1', host)}/hang")
-    for number in range(3):
-        world.events("hanging", [f"evt_hang_{number}"])
-    until(lambda: stats(url).keys() >= {"hang evt_hang_0"}, process, "the first one hangs")
+    hang(world, url, process)
     took = paced(world, url, process, "healthy", 20, 30)
     beside = percentiles("beside 1,000 that hang", "20/s", took)
     ratio = Result("beside 1,000 that hang", "p99, to alone", beside[1].value / alone[1].value, "x")
     return [*alone, *beside, ratio]
 
 
+def hang(world: Writes, url: str, process: subprocess.Popen[bytes]) -> None:
+    """Three events for each of a thousand hosts that take messages and never answer."""
+    for number, host in enumerate(HANGING):
+        world.endpoint("hanging", f"h{number}", f"{url.replace('127.0.0.1', host)}/hang")
+    for number in range(3):
+        world.events("hanging", [f"evt_hang_{number}"])
+    until(lambda: stats(url).keys() >= {"hang evt_hang_0"}, process, "the first one hangs")
+
+
 def paced(
     world: Writes, url: str, process: subprocess.Popen[bytes], tenant: str, rate: int, seconds: int
 ) -> list[float]:
     """Seconds from the write of each event to its POST."""
+    ids = at_pace(world, tenant, rate, seconds)
+    all_came(url, process, ids)
+    came = stats(url)
+    return [came[event_id] - world.sent[event_id] for event_id in ids]
+
+
+def at_pace(world: Writes, tenant: str, rate: int, seconds: int) -> list[str]:
+    """Write so many events a second; their ids."""
     name, began = f"{tenant}{time.monotonic_ns()}", time.monotonic()
     ids = [f"evt_{name}_{number}" for number in range(rate * seconds)]
     for number, event_id in enumerate(ids):
         time.sleep(max(0.0, began + number / rate - time.monotonic()))
         world.events(tenant, [event_id])
-    all_came(url, process, ids)
-    came = stats(url)
-    return [came[event_id] - world.sent[event_id] for event_id in ids]
+    return ids
 
 
 def all_came(url: str, process: subprocess.Popen[bytes], ids: list[str]) -> list[float]:
@@ -199,7 +206,7 @@ def all_came(url: str, process: subprocess.Popen[bytes], ids: list[str]) -> list
         time.sleep(0.2)
         return set(ids) <= stats(url).keys()
 
-    until(complete, process, f"{len(ids)} deliveries", PATIENCE_SECONDS)
+    until(complete, process, f"{len(ids)} deliveries", 300)
     came = stats(url)
     return [came[event_id] for event_id in ids]
 

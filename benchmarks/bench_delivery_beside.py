@@ -1,14 +1,16 @@
 """Outgoing webhooks, ours beside those of a Celery task, each in turn with new servers.
 
-    python benchmarks/bench_delivery_beside.py [--rounds 3] [--deliveries 4000]
+    python benchmarks/bench_delivery_beside.py [--rounds 3] [--deliveries 8000]
         [--only NAME ...] [--works speed pace kills hanging] [--sweep NAME] [--json]
 
 Both send the same number of bytes, signed alike, to the same fast receiver. `speed` is a backlog
 for one endpoint, with the processor time of the sender and of its broker (Kafka, Redis). `pace` is
 the time from an event to its POST at 100 a second. `kills` ends the sender three times with SIGKILL
-within a backlog: the receiver's list tells what never came and what came again. `hanging` is an
-endpoint that gets 20 a second, alone and beside three messages for each of 1,000 hosts that never
-answer. Celery acknowledges late; its settings are what did best of those that `--sweep` tries.
+within a backlog: the receiver's list tells what never came and what came again. Celery loses what
+a worker has taken from Redis and not noted as unacknowledged yet. `hanging` is an endpoint that
+gets 20 a second, alone and beside three messages for each of 1,000 hosts that never answer: a pool
+is full of those until their timeout. Celery acknowledges late; its settings are what did best of
+those that `--sweep` tries.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 
-from bench_delivery import hanging, latency, receiver, send, stats
+from bench_delivery import at_pace, hang, latency, paced, receiver, send, stats
 from contenders.environments import Unavailable
 from delivery_systems import CELERY, RESTART_SECONDS, SWEPT, System, celery, tidegate
 from harness import Result, arguments, report, variants
-from outside import until
+from outside import percentiles, until
 from peers.rows import medians
 
 Turns = Mapping[str, Callable[[], AbstractContextManager[System]]]
+IN_TIME_SECONDS = 30.0
 QUIET_SECONDS = 80.0
 """Nothing comes after so long without a POST: more than Celery's visibility timeout."""
 
@@ -41,7 +44,7 @@ def main() -> None:
 def parse() -> Namespace:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--deliveries", type=int, default=4_000)
+    parser.add_argument("--deliveries", type=int, default=8_000)
     parser.add_argument("--only", nargs="+", default=["Tidegate", *CELERY], metavar="NAME")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--sweep", choices=CELERY, metavar="NAME")
@@ -96,7 +99,9 @@ def kills(name: str, system: System, url: str, count: int) -> Iterator[Result]:
     found = _settled(url)
     first = {each: at for each, at in found.items() if each in set(ids)}
     again = [each for each in ids if f"again {each}" in found]
-    yield Result(name, "kills, lost", len(ids) - len(first), "deliveries")
+    held = system.held()
+    yield Result(name, "kills, stuck", held, "deliveries")
+    yield Result(name, "kills, lost", len(ids) - len(first) - held, "deliveries")
     yield Result(name, "kills, doubled", len(again), "deliveries")
     stood = [
         min((at for at in first.values() if at > since), default=0) - since for since in restarts
@@ -106,8 +111,19 @@ def kills(name: str, system: System, url: str, count: int) -> Iterator[Result]:
 
 
 def beside_hanging(name: str, system: System, url: str, count: int) -> Iterator[Result]:
-    for row in hanging(system.world, url, system.process):
-        yield Result(name, f"{row.contender}, {row.metric}", row.value, row.unit)
+    """A healthy endpoint alone, then beside a thousand that hang: how much comes in time."""
+    system.world.endpoint("healthy", "crm", f"{url}/ok")
+    alone = paced(system.world, url, system.process, "healthy", 20, 30)
+    yield from percentiles(name, "20/s alone", alone)
+    hang(system.world, url, system.process)
+    ids = at_pace(system.world, "healthy", 20, 30)
+    time.sleep(IN_TIME_SECONDS)
+    found, sent = stats(url), system.world.sent
+    took = [found[each] - sent[each] for each in ids if each in found]
+    in_time = sum(each < IN_TIME_SECONDS for each in took) / len(ids)
+    yield Result(name, "20/s beside 1,000 that hang, in time", round(in_time * 100, 1), "%")
+    if len(took) == len(ids):
+        yield from percentiles(name, "20/s beside 1,000 that hang", took)
 
 
 def _came(url: str, ids: list[str]) -> int:

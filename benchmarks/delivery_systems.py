@@ -17,6 +17,7 @@ from bench_delivery import EGRESS, TOPOLOGY, World, Writes
 from contenders.environments import python_with
 from harness import create_topics
 from jobs_run import family_seconds
+from jobs_servers import asked
 from outside import HERE, stage
 from peers.celery.peer import LATE
 from peers.contract import Part, Peer, Place, Settings
@@ -30,8 +31,7 @@ CELERY = {
     "Celery, threads": {"worker.pool": "threads", "worker.concurrency": "32"},
     "Celery, gevent": {"worker.pool": "gevent", "worker.concurrency": "32"},
 }
-"""The pools that suit waiting for others. Under gevent nothing looks for unacknowledged tasks but
-the start of a worker, so those of a killed one wait for a second start (celery#4976)."""
+"""The pools that suit waiting for others."""
 SWEPT = {
     "worker.concurrency": ("16", "100", "1000"),
     "worker.prefetch-multiplier": ("1", "16"),
@@ -56,6 +56,10 @@ class System(Protocol):
         """End the sender with SIGKILL, and start it again after a second."""
         ...
 
+    def held(self) -> int:
+        """How many messages the broker still has for a sender."""
+        ...
+
 
 class Tidegate:
     """Our delivery process, and Kafka."""
@@ -73,6 +77,9 @@ class Tidegate:
         self.process.wait()
         time.sleep(RESTART_SECONDS)
         self._start()
+
+    def held(self) -> int:
+        return 0  # the receiver gets what the stage still has
 
     def _start(self) -> None:
         started = stage("delivery", self._broker.bootstrap, self._folder, env=EGRESS)
@@ -100,6 +107,10 @@ class Celery:
         time.sleep(RESTART_SECONDS)
         for part in parts:
             self._system.start(part)
+
+    def held(self) -> int:
+        address = self._system.of("worker")[0].env["PEERS_REDIS"]
+        return asked(address, "LLEN celery") + asked(address, "HLEN unacked")
 
     def _workers(self) -> list[Process]:
         return [self._system.processes[part.name] for part in self._system.of("worker")]

@@ -36,7 +36,8 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={
         "visibility_timeout": VISIBILITY_SECONDS,
-        "max_connections": 2_000,  # of 10, acknowledgements of many greenlets at once would fail
+        "unacked_restore_throttle": 1,  # look for them each 10 s, not each 100 s
+        "max_connections": 2_000,  # with 10, acknowledgements of many greenlets at once would fail
     },
 )
 _pool = urllib3.PoolManager(num_pools=2_000, maxsize=1_000)

@@ -20,7 +20,11 @@ app.conf.update(
     task_ignore_result=True,
     worker_enable_remote_control=False,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"visibility_timeout": VISIBILITY_SECONDS},
+    broker_transport_options={
+        "visibility_timeout": VISIBILITY_SECONDS,
+        "unacked_restore_throttle": 1,  # look for them each 10 s, not each 100 s
+        "max_connections": 100,  # with 10, acknowledgements of more threads at once may fail
+    },
 )
 
 
