@@ -99,9 +99,10 @@ def kills(name: str, system: System, url: str, count: int) -> Iterator[Result]:
     found = _settled(url)
     first = {each: at for each, at in found.items() if each in set(ids)}
     again = [each for each in ids if f"again {each}" in found]
-    held = system.held()
-    yield Result(name, "kills, stuck", held, "deliveries")
-    yield Result(name, "kills, lost", len(ids) - len(first) - held, "deliveries")
+    missing = len(ids) - len(first)
+    stuck = min(missing, system.held())
+    yield Result(name, "kills, stuck", stuck, "deliveries")
+    yield Result(name, "kills, lost", missing - stuck, "deliveries")
     yield Result(name, "kills, doubled", len(again), "deliveries")
     stood = [
         min((at for at in first.values() if at > since), default=0) - since for since in restarts

@@ -31,7 +31,8 @@ CELERY = {
     "Celery, threads": {"worker.pool": "threads", "worker.concurrency": "32"},
     "Celery, gevent": {"worker.pool": "gevent", "worker.concurrency": "32"},
 }
-"""The pools that suit waiting for others."""
+"""The pools that suit waiting for others. Under gevent kombu looks for the tasks of a killed worker
+at a start alone, when they are not old enough yet: they are stuck until the next (celery#4976)."""
 SWEPT = {
     "worker.concurrency": ("16", "100", "1000"),
     "worker.prefetch-multiplier": ("1", "16"),
