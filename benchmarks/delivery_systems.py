@@ -44,7 +44,8 @@ RESTART_SECONDS = 1.0
 class System(Protocol):
     """A sender of webhooks that runs."""
 
-    world: Writes
+    @property
+    def world(self) -> Writes: ...
 
     @property
     def process(self) -> Process: ...
