@@ -36,9 +36,7 @@ class Front:
         options: dict[str, Any] = {
             "workflow_name": event.work,
             "queue_name": _QUEUES[event.work],
-            "workflow_id": _waiting(event)
-            if event.work == "wait"
-            else f"{event.tenant}/{event.id}",
+            "workflow_id": _waiting(event) if event.work == "wait" else _own(event),
             "workflow_id_reuse_policy": "reject",
         }
         more = (event.jobs,) if event.work == "fan" else ()
@@ -60,6 +58,10 @@ class Front:
             status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
         )
         return len(left)
+
+
+def _own(event: Event) -> str:
+    return f"{event.tenant}/{event.id}"
 
 
 def _waiting(event: Event) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from contenders.environments import Unavailable, python_with
+from contenders.environments import python_with
 
 from peers.contract import Part, Peer, Place
-from peers.servers import listening, of, postgres
+from peers.servers import listening, of, postgres, run
 
 LOCK = Path(__file__).with_name("requirements.lock")
 
@@ -22,17 +21,11 @@ def parts(place: Place) -> Iterator[Part]:
     env = {f"PEERS_DBOS_{name.upper()}": value for name, value in settings.items()}
     env["PEERS_POSTGRES"] = address
     yield server
-    _migrate([str(python.with_name("dbos")), "migrate", "--sys-db-url", address])
+    run([str(python.with_name("dbos")), "migrate", "--sys-db-url", address], place, env)
     worker = [str(python), "-m", "peers.dbos.worker"]
     yield Part("worker", "worker", worker, lambda: True, env)
     front = [str(python), "-m", "peers.dbos.front", str(place.port)]
     yield Part("front", "front", front, listening(place.port), env)
-
-
-def _migrate(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unavailable(f"dbos migrate failed: {(done.stderr or done.stdout)[-600:]}")
 
 
 DBOS = Peer(
