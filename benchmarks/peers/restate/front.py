@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import sys
 
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientSession, ClientTimeout
 
 from peers.front import Event, serve
 
 _UNFINISHED = "SELECT count(*) AS jobs FROM sys_invocation_status WHERE status <> 'completed'"
+_TIMEOUT = ClientTimeout(total=5)
+"""As the vendor has it: what nobody waits for any more must not burden a server that starts."""
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
 class Front:
     async def open(self) -> None:
         self._ingress, self._admin = (
-            ClientSession(os.environ[name], connector=TCPConnector(limit=0), raise_for_status=True)
+            ClientSession(os.environ[name], timeout=_TIMEOUT, raise_for_status=True)
             for name in ("PEERS_RESTATE_INGRESS", "PEERS_RESTATE_ADMIN")
         )
 

@@ -1,4 +1,9 @@
-"""Restate's row: one server, one service endpoint, one front."""
+"""Restate's row: one server, one service endpoint, one front.
+
+The server keeps its log in a store of its own, so it is the store. After SIGKILL of the worker or
+the server a job whose effect is there, and whose result the server has not yet recorded, has its
+effect again: `ctx.run` runs at least once. Webhooks wait meanwhile until their delivery times out.
+"""
 
 from __future__ import annotations
 
@@ -111,21 +116,25 @@ PEER = Peer(
     more_locks=(HERE / "package-lock.json",),
     licence="BSL (server), MIT (SDK)",
     keeps="SIGKILL of Restate, not a loss of power (its log without fsync)",
+    # The local log is for a single server. The replicated one, which is the default, seals its log
+    # at each start, and appends anew only after `bifrost.auto-recovery-interval`, 15 s or longer.
+    # Every partition writes on its own, so that on few cores one costs least.
     settings={
         "serving": "granian",
         "workers": "1",
-        "kept_hours": "24",
+        "kept_hours": "0",
         "patience": "60",
-        "server.default-num-partitions": "4",
+        "server.default-num-partitions": "1",
+        "server.bifrost.default-provider": "local",
+        "server.bifrost.local.rocksdb-disable-wal-fsync": "true",
         "server.log-server.rocksdb-disable-wal-fsync": "true",
         "server.rocksdb-total-memory-size": "1GiB",
         "server.worker.invoker.concurrent-invocations-limit": "10000",
     },
     swept={
         "serving": ("hypercorn",),
-        "workers": ("2",),
-        "kept_hours": ("0",),
-        "server.default-num-partitions": ("1", "24"),
-        "server.rocksdb-total-memory-size": ("2GiB",),
+        "kept_hours": ("24",),
+        "server.default-num-partitions": ("2", "4", "24"),
+        "server.bifrost.default-provider": ("replicated",),
     },
 )
