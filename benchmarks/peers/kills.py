@@ -130,10 +130,14 @@ def _await_the_end(stage: Stage, sent: Sent) -> int:
 
 
 def _moves_again(stage: Stage, sent: Sent) -> Iterator[tuple[Role, float]]:
-    """From each kill to the first end of an event that was answered after it."""
-    ends = stage.journal.firsts("end")
+    """From each kill to the first end of an event that began and was answered after it.
+
+    One that ended before the kill took its answer is answered later, as a redelivery.
+    """
+    starts, ends = stage.journal.firsts("start"), stage.journal.firsts("end")
     for role, at in sent.killed.items():
-        later = [ends[e] for e, moment in sent.answered.items() if moment > at and e in ends]
+        answered = [each for each, moment in sent.answered.items() if moment > at]
+        later = [ends[e] for e in answered if e in ends and starts[e] > at]
         if later:
             yield role, min(later) - at
 
