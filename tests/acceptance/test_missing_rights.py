@@ -102,7 +102,8 @@ def process_told(processes: OwnUsers, process: str, right: Right) -> str:
     try:
         if (right.resource, process) == ("transactional_id", "operator"):
             processes.ready("operator-0")
-            ask_for_a_replay(processes)
+            asked = change_under_a_condition if "settings" in right.name else ask_for_a_replay
+            asked(processes)
         return eventually(lambda: named(started, right), what=f"{process} names {right}")
     finally:
         processes.kill_all()
@@ -137,6 +138,13 @@ def ask_for_a_replay(processes: OwnUsers) -> None:
     eventually(lambda: calls.ask("GET", letters)["dead_letters"], what="the letter is shown")
     with pytest.raises(HTTPError, match="503"):
         calls.ask("POST", f"/v1/dlq/{letter.id}/replay", {"incident_note": "again"})
+
+
+def change_under_a_condition(processes: OwnUsers) -> None:
+    """Have the operator make a tenant that must not be there yet, which it cannot."""
+    calls = processes.calls("operator-0")
+    with pytest.raises(HTTPError, match="503"):
+        calls.ask("PUT", "/v1/tenants/acme", {"display_name": "Acme"}, **{"If-None-Match": "*"})
 
 
 def command_told(processes: OwnUsers, right: Right) -> str:

@@ -22,7 +22,7 @@ def ledger_skipped(module: ModuleType) -> None:
     """A worker calls tools without asking the ledger, under a key of its own."""
 
     async def run(
-        self: Any, tool: str, function: Any, key: str, arguments: Any, once_per: str
+        self: Any, tool: str, function: Any, key: str, arguments: Any, once_per: str, model: Any
     ) -> Any:
         made = partial(function, idempotency_key=os.urandom(8).hex(), **arguments)
         return await module.call(made)
