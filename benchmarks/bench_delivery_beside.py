@@ -9,8 +9,8 @@ the time from an event to its POST at 100 a second. `kills` ends the sender thre
 within a backlog: the receiver's list tells what never came and what came again. Celery loses what
 a worker has taken from Redis and not noted as unacknowledged yet. `hanging` is an endpoint that
 gets 20 a second, alone and beside three messages for each of 1,000 hosts that never answer: a pool
-is full of those until their timeout. Celery acknowledges late; its settings are what did best of
-those that `--sweep` tries.
+is full of those until their timeout. Celery acknowledges late; its settings are chosen, not
+swept yet: `--sweep` tries others.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from peers.rows import medians
 
 Turns = Mapping[str, Callable[[], AbstractContextManager[System]]]
 IN_TIME_SECONDS = 30.0
+SYSTEMS = ["Tidegate", *CELERY]
 QUIET_SECONDS = 80.0
 """Nothing comes after so long without a POST: more than Celery's visibility timeout."""
 
@@ -45,7 +46,7 @@ def parse() -> Namespace:
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--deliveries", type=int, default=8_000)
-    parser.add_argument("--only", nargs="+", default=["Tidegate", *CELERY], metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="NAME")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--sweep", choices=CELERY, metavar="NAME")
     return parser.parse_args()
