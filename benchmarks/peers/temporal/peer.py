@@ -3,6 +3,11 @@
 The server is the command line's dev server: frontend, history, matching and SQLite in one process.
 It always has one history shard and one connection to SQLite. A server on PostgreSQL is in none of
 the packages: a team runs it from a container's image, or builds it from its Go module.
+
+Activities run at least once. One whose worker, or whose server, is killed after the effect and
+before its result is kept runs again, so its effect is doubled. With a local activity the line
+`start` is there twice as well: its workflow's first task had not been kept either, so the task is
+run anew and not replayed.
 """
 
 from __future__ import annotations
@@ -67,7 +72,15 @@ REMOTE = Peer(
         "dynamic.matching.numTaskqueueWritePartitions": "1",
         "dynamic.frontend.namespaceRPS": "50000",
     },
-    swept={},
+    swept={
+        "workers": ("2",),
+        "worker.sandbox": ("on",),
+        "worker.slots": ("20", "0.8"),
+        "worker.pollers": ("20", "auto"),
+        "sqlite.locking_mode": ("exclusive",),
+        "sqlite.cache_size": ("-64000",),
+        "go.GOGC": ("400",),
+    },
 )
 LOCAL = replace(
     REMOTE,
