@@ -119,7 +119,7 @@ def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Itera
                 list(works.one_effect(stage, int(WARM * min(1.0, scale))))
                 for name in names:
                     yield from told(name, stage, scale)
-        except Unavailable as why:
+        except (Unavailable, Stalled) as why:
             print(f"{peer.name} is left out: {why}", file=sys.stderr)
 
 

@@ -2,6 +2,11 @@
 
 The processes are those of `tidegate dev`, without delivery, which would have nothing to deliver.
 `dev` itself is left out, since the benchmark starts again what it has killed.
+
+Under kills a job is stuck if the worker died in its call of the tool: since that knows no keys,
+nobody can tell whether it happened, and the job waits in `needs_review` for a person. A run whose
+end found no Kafka for longer than its lease lasts (30 s) begins again, and gets the result of the
+effect that is done.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from peers.contract import Part, Peer, Place, Role
 from streams.broker.ports import HOST, pick_free
 from streams.broker.status import read_status
 from streams.dev.credentials import credentials
-from streams.dev.layout import Layout, command, environment, members, waves
+from streams.dev.layout import Layout, Member, command, environment, held, members, waves
 from streams.serde.job_states import LIVE
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
@@ -39,9 +44,18 @@ ROLES: dict[str, Role] = {"ingress": "front", "worker": "worker"}
 def parts(place: Place) -> Iterator[Part]:
     """Kafka, the operator, what owns the jobs, a worker and the ingress, which gets its sources."""
     settings = _settings(place)
-    yield _kafka(settings)
+    placed = tuple(_placed(place))
+    with held(placed):
+        yield _kafka(settings)
     apply(load(settings.topology), settings, Consent(unsafe=True))
-    yield from _stages(place, settings)
+    yield from _stages(place, settings, placed)
+
+
+def _placed(place: Place) -> Iterator[Member]:
+    """Where the processes listen, the ingress at the port of the front."""
+    layout = Layout.apart if place.settings["stages"] == "apart" else Layout
+    for member in members(layout(delivery=0)):
+        yield replace(member, port=place.port) if member.stage == "ingress" else member
 
 
 def _settings(place: Place) -> Settings:
@@ -63,13 +77,9 @@ def _kafka(settings: Settings) -> Part:
     return Part("kafka", "store", words, lambda: read_status(data).running)
 
 
-def _stages(place: Place, settings: Settings) -> Iterator[Part]:
+def _stages(place: Place, settings: Settings, placed: tuple[Member, ...]) -> Iterator[Part]:
     """Each is ready before the next one: whoever decides before the worker, the ingress last."""
-    layout = Layout.apart if place.settings["stages"] == "apart" else Layout
-    placed = members(layout(delivery=0))
     urls = {member.stage: member.url for member in placed}
-    urls["ingress"] = f"http://{HOST}:{place.port}"
-    placed = tuple(replace(m, port=int(urls[m.stage].rpartition(":")[2])) for m in placed)
     env = environment(settings, {**place.env, **credentials(settings).environment()})
     for spec in (spec for wave in reversed(waves(placed, settings, APP, env)) for spec in wave):
         stage = spec.name.partition("-")[0]
