@@ -111,12 +111,14 @@ async def _run(settings: Settings, layout: Layout, wanted: Wanted, screen: Scree
 
 async def _serve(pipeline: Pipeline, wanted: Wanted, screen: Screen, lines: ProcessLines) -> None:
     screen.say(f"starting; logs and data in {pipeline.settings.data_dir}")
-    async with AsyncExitStack() as after_the_pipeline, pipeline:
+    async with pipeline, AsyncExitStack() as before_the_broker_ends:
         topics = ALARMS if wanted.quiet else CODECS
         follower = TopicFollower(pipeline.settings, topics, screen.show)
         await asyncio.to_thread(follower.start)
         # Jobs also end while the stages stop: their lines are shown too.
-        after_the_pipeline.push_async_callback(asyncio.to_thread, follower.stop)
+        before_the_broker_ends.push_async_callback(asyncio.to_thread, follower.stop)
+        if pipeline.supervisor:
+            before_the_broker_ends.push_async_callback(pipeline.supervisor.stop)
         print(await _banner(pipeline, wanted), flush=True)
         lines.started = True
         if wanted.reload and pipeline.supervisor:

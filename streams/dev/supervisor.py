@@ -122,7 +122,10 @@ class Supervisor:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self) -> None:
-        """SIGTERM each wave once the one before is gone; SIGKILL whatever remains."""
+        """SIGTERM each wave once the one before is gone; SIGKILL whatever remains.
+
+        A second call does nothing.
+        """
         deadline = monotonic() + self._grace
         for index, wave in enumerate(self._waves):
             later = len(self._waves) - index - 1
@@ -148,7 +151,7 @@ class Supervisor:
             kept.woken.set()
             if kept.child:
                 kept.child.signal(signal.SIGTERM)
-        tasks = [kept.task for kept in wave if kept.task]
+        tasks = [kept.task for kept in wave if kept.task and not kept.task.done()]
         if not tasks:
             return
         self._progress(f"stopping {', '.join(kept.spec.name for kept in wave)}")

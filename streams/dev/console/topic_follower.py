@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -20,10 +21,14 @@ from streams.settings import Settings
 
 _TIMEOUT = 60.0
 _BATCH, _WAIT_SECONDS = 1_000, 0.05
+_LAST_LINES_SECONDS = 3.0
+"""How long to read on at the end for what was written before, if the broker answers slowly."""
+
+_HASTY = {"fetch.wait.max.ms": 50}
 
 
 class TopicFollower:
-    """Calls `show`, on a thread of its own, from `start` to `stop`."""
+    """Calls `show`, on a thread of its own, for each record from `start` to `stop`."""
 
     def __init__(
         self,
@@ -32,14 +37,13 @@ class TopicFollower:
         show: Callable[[Line], None],
         pace: Pace | None = None,
     ) -> None:
+        self._settings = settings
         self._topics = tuple(topics)
         self._show = show
         self._pace = pace or Pace()
         self._activity = Activity()
         self._thread = DaemonThread("console", self._run, self._failed)
-        self._tail = Tail(
-            settings, "dev-console", tell=_leave_to_stages, rest=PEOPLES_SECONDS, **PATIENT
-        )
+        self._tail = self._made(rest=PEOPLES_SECONDS, **PATIENT)
 
     def start(self) -> None:
         """Note where the topics end now, and follow them from there.
@@ -53,7 +57,8 @@ class TopicFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        self._thread.stop(2)
+        """Return once all that was written before is shown; the broker must be there until then."""
+        self._thread.stop(2 * _LAST_LINES_SECONDS)
 
     def _failed(self, error: Exception) -> None:
         self._show(
@@ -63,11 +68,23 @@ class TopicFollower:
     def _run(self) -> None:
         with self._tail:
             while not self._thread.stopping.is_set():
-                batch = self._tail.read(_BATCH, _WAIT_SECONDS)
-                for message in sorted(batch, key=lambda one: one.timestamp()[1]):
-                    self._take(message)
-                if (text := self._pace.summary(time.monotonic())) is not None:
-                    self._show(Line("dev", text))
+                self._read(self._tail)
+            # It may rest, or wait for an answer: another reader is at the ends sooner.
+            with self._made(**_HASTY) as last:
+                last.begin(self._tail.next)
+                until = time.monotonic() + _LAST_LINES_SECONDS
+                while not last.caught_up and time.monotonic() < until:
+                    self._read(last)
+
+    def _made(self, **config: Any) -> Tail:
+        return Tail(self._settings, "dev-console", tell=_leave_to_stages, **config)
+
+    def _read(self, tail: Tail) -> None:
+        batch = tail.read(_BATCH, _WAIT_SECONDS)
+        for message in sorted(batch, key=lambda one: one.timestamp()[1]):
+            self._take(message)
+        if (text := self._pace.summary(time.monotonic())) is not None:
+            self._show(Line("dev", text))
 
     def _take(self, message: Message) -> None:
         raw, (topic, _) = message.value(), self._tail.place(message)

@@ -244,6 +244,14 @@ async def test_stop_ends_a_pause_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         assert supervisor.pids == {}
 
 
+async def test_a_second_stop_does_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, [server("a")], [server("b")]) as (supervisor, lines):
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
+        await supervisor.stop()
+    stops = [line for line in lines.all if line.startswith("stopping")]
+    assert stops == ["stopping a", "stopping b"]
+
+
 async def test_every_start_and_end_is_announced(tmp_path: Path) -> None:
     seen: list[int] = []
     lines = Lines()
