@@ -35,6 +35,8 @@ _VERBS: dict[type, str] = {
     DeleteSchedule: "schedule.remove",
 }
 _DELIVERY_VERBS = {RETRY: "delivery.retry", RECOVER: "endpoint.recover", TEST: "endpoint.test"}
+DELIVERY_VERBS = frozenset(_DELIVERY_VERBS.values())
+"""Those of this release."""
 
 
 @dataclass(frozen=True, slots=True)

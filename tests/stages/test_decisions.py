@@ -16,6 +16,7 @@ from support.former_commands import former
 from support.returning import give_back, letters
 
 from streams.audit.chain import linked
+from streams.delivery.metrics import DECISIONS
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.records import (
     Cancel,
@@ -388,10 +389,17 @@ def test_a_disabled_endpoint_is_not_recovered(stage: Deliveries) -> None:
 def test_a_delivery_command_that_cannot_be_kept_is_answered_or_a_dead_letter(
     stage: Deliveries,
 ) -> None:
+    before = counted_verbs()
     stage.command("dance", call=CALL)
     stage.command("dance")
     assert answers(stage) == [("delivery.dance", "crm", "refused", "not_supported")]
     assert len(stage.driver.output("dlq")) == 1
+    assert counted_verbs() - before <= {"not_supported"}
+
+
+def counted_verbs() -> set[str]:
+    """The verbs that the metric of decisions has as labels."""
+    return {each.labels["verb"] for family in DECISIONS.collect() for each in family.samples}
 
 
 @pytest.mark.parametrize("point", get_args(CrashPoint))

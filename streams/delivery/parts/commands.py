@@ -18,7 +18,7 @@ import orjson
 import structlog
 
 from streams.audit import entries
-from streams.audit.commands import Asked, asked_of_delivery
+from streams.audit.commands import DELIVERY_VERBS, Asked, asked_of_delivery
 from streams.audit.stage_log import StageLog
 from streams.delivery import messages
 from streams.delivery.metrics import DECISIONS
@@ -178,7 +178,9 @@ class Commands(Part):
             self._answer(step, done, asked)
 
     def _answer(self, step: Step, entry: AuditEntry, asked: Asked) -> None:
-        DECISIONS.labels(entry.verb, entry.outcome).inc()
+        # A record may name any kind, and each label's value is kept for ever.
+        verb = entry.verb if entry.verb in DELIVERY_VERBS else "not_supported"
+        DECISIONS.labels(verb, entry.outcome).inc()
         store, forward = step.store.queue, step.ctx.forward
         self._log.answer(store, forward, entry, asked.command_id, step.now)
 
