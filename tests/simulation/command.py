@@ -68,6 +68,8 @@ def _many(args: argparse.Namespace) -> int:
         for some in pool.imap_unordered(_chunk, _chunks(args)):
             done += min(_CHUNK, args.seeds)
             failures += some
+            for each in some:
+                print(f"\rseed {each.story.seed}: {each.name}", flush=True)
             rate = done / (time.monotonic() - started)
             print(
                 f"\r{done} seeds, {rate:.0f} a second, {len(failures)} failed", end="", flush=True
