@@ -124,7 +124,7 @@ def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Itera
 
 
 def told(name: str, stage: works.Stage, scale: float) -> Iterator[Result]:
-    """The figures of one work, none if it stalls; what is wrong is told at once."""
+    """Measure one work and print its figures; a work that stalls has only its fault."""
     measure, size = WORKS[name]
     count = size if measure in (works.idle, works.at_rates, kills) else int(size * scale)
     try:

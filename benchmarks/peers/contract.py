@@ -35,7 +35,7 @@ class Part:
     ready: Callable[[], bool]
     env: Mapping[str, str] = field(default_factory=dict)
     owner: struct_passwd | None = None
-    """Who runs it, if not the user of the benchmark."""
+    """The user that runs the part; None is the user of the benchmark."""
     unfinished: Callable[[], int] | None = None
     """How many jobs have not ended, if this part is to be asked, and not the front."""
 
