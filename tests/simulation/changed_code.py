@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import orjson
 
 from simulation.outside import Violation
+from streams.errors import HistoryDiverged
 from streams.serde.records import Job, Lease
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 8
 """More than the steps that a job may have to keep."""
+_NAMES = re.compile(r"[\w#]+")
 
 
 class ChangedCode:
@@ -24,25 +27,33 @@ class ChangedCode:
         self._world = world
         self._versions: dict[str, set[int]] = defaultdict(set)
         self._diverged: set[tuple[str, int]] = set()
+        self._told: dict[str, list[tuple[str, set[str]]]] = defaultdict(list)
 
     def taken(self, lease: Lease, version: int) -> None:
         self._versions[lease.scope].add(version)
 
-    def works(self, lease: Lease, function: str) -> None:
+    def works(self, lease: Lease, asked: str, function: str) -> None:
         """A run calls the function of a step; a step that somebody kept has no place.
 
         Raises:
-            Violation: the job has a step of this function.
+            Violation: the job has a step of this function, and nobody who was told of both has
+                let it go on.
         """
         value = orjson.dumps(function).decode()
         for left in lease.steps:
-            if left.kind == "step" and left.value == value and left.position >= 0:
+            again = left.kind == "step" and left.value == value and left.position >= 0
+            if again and not self._decided(lease, {asked, left.id}):
                 raise Violation(
                     "step_again", f"{lease.job_id} run {lease.epoch}: {function} as {left.id}"
                 )
 
-    def diverges(self, lease: Lease) -> None:
-        """A run does not ask for a finished step.
+    def _decided(self, lease: Lease, named: set[str]) -> bool:
+        """Whether somebody has decided about an error that names these steps."""
+        told = self._told[lease.job_id]
+        return any(run in self._world.people.settled_runs and named <= names for run, names in told)
+
+    def diverges(self, lease: Lease, error: HistoryDiverged) -> None:
+        """A run does not ask for a finished step, and says which ones it misses.
 
         Raises:
             Violation: its job has always had the same code.
@@ -50,6 +61,7 @@ class ChangedCode:
         if len(self._versions[lease.scope]) == 1:
             raise Violation("diverged_unchanged", f"{lease.job_id} run {lease.epoch}")
         self._diverged.add((lease.job_id, lease.epoch))
+        self._told[lease.job_id].append((lease.run_id, set(_NAMES.findall(str(error)))))
 
     def went_on(self, job: Job, old: Job) -> None:
         """A job has changed.

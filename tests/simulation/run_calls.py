@@ -47,7 +47,7 @@ def step(run: RunModel, asked: str) -> Answered:
         claim_id = yield from run.thinks(name, function or name)
         if claim_id is None:
             return False
-        run.worker.world.works(run.lease, function or name)
+        run.worker.world.works(run.lease, call.id, function or name)
         left = run.history.result(call, value=orjson.dumps(function or name).decode())
         checkpoint = Checkpoint(run.lease.run_id, left, claim_id)
         if not (yield from run.said(checkpoint, lambda: run.held.valid_until)):
@@ -62,7 +62,7 @@ def may_begin(run: RunModel, call: Call) -> Answered:
     try:
         _check(run.history, call)
     except HistoryDiverged as error:
-        run.worker.world.diverges(run.lease)
+        run.worker.world.diverges(run.lease, error)
         yield from run.end("review", describe(error, str), diverged=error.recorded)
         return False
     return True

@@ -17,7 +17,7 @@ from simulation.handlers import handler, owner_of
 from simulation.line import Lines
 from simulation.outside import Call, Outside, Violation
 from simulation.run_model import RunModel
-from streams.errors import PermanentError
+from streams.errors import HistoryDiverged, PermanentError
 from streams.link.owner import Owner
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import Command, CommandBody, Lease, Reply
@@ -57,9 +57,9 @@ class Surroundings(Protocol):
 
     def spoke(self, lease: Lease, status: str) -> None: ...
 
-    def works(self, lease: Lease, function: str) -> None: ...
+    def works(self, lease: Lease, asked: str, function: str) -> None: ...
 
-    def diverges(self, lease: Lease) -> None: ...
+    def diverges(self, lease: Lease, error: HistoryDiverged) -> None: ...
 
     def calls(self, lease: Lease, call: Call) -> None: ...
 

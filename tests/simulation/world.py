@@ -24,6 +24,7 @@ from simulation.wiring import TENANTS, Wiring
 from simulation.worker_model import WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.delivery.stage import stage as delivery_stage
+from streams.errors import HistoryDiverged
 from streams.link.owner import Owner
 from streams.runtime.link import LINK
 from streams.runtime.memory_broker import CrashPoint
@@ -132,11 +133,11 @@ class World:
         self.judge.taken(lease)
         self.judge.code.taken(lease, version)
 
-    def works(self, lease: Lease, function: str) -> None:
-        self.judge.code.works(lease, function)
+    def works(self, lease: Lease, asked: str, function: str) -> None:
+        self.judge.code.works(lease, asked, function)
 
-    def diverges(self, lease: Lease) -> None:
-        self.judge.code.diverges(lease)
+    def diverges(self, lease: Lease, error: HistoryDiverged) -> None:
+        self.judge.code.diverges(lease, error)
 
     def calls(self, lease: Lease, call: Call) -> None:
         self.judge.approvals.may_call(lease, call)

@@ -34,6 +34,9 @@ _TURNS = 20
 _ROUNDS, _ROUND_SECONDS = 100, 0.05
 """How long other tasks may take to ask for their results: 5 s, before a person is asked."""
 
+_MOST_NAMED = 3
+"""How many finished calls an error names beside the one that is missed."""
+
 
 class History:
     """The calls of one run, and the results that earlier runs and this one have kept."""
@@ -169,18 +172,28 @@ class History:
         old, new = recorded.id, asked.id
         if recorded.kind != asked.kind:
             old, new = f"{recorded.kind} {old}", f"{asked.kind} {new}"
-        return self._told(recorded, old, new)
+        return self._told(recorded, old, new, self._behind(recorded, asked))
 
     def chosen_before(self, recorded: StepResult, asked: Iterable[str]) -> HistoryDiverged:
         """The error of a handler that asks for the first of other waits than it did before."""
         came = from_json(recorded.value)
         return self._told(recorded, f"{recorded.id} {came}", f"{recorded.id} of {', '.join(asked)}")
 
-    def _told(self, recorded: StepResult, old: str, new: str) -> HistoryDiverged:
+    def _behind(self, recorded: StepResult, asked: Call) -> str:
+        """Tell the other finished calls: what is asked may be one of those, moved and renamed."""
+        unread = self._unread.get(asked.branch, {}).values()
+        left = [each for each in unread if each.position >= 0 and each.kind != MARK]
+        others = [each.id for each in sorted(left, key=_place) if each.id != recorded.id]
+        if not others:
+            return ""
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        return f"; finished and not asked for yet: {', '.join(others[:_MOST_NAMED])}{more}"
+
+    def _told(self, recorded: StepResult, old: str, new: str, behind: str = "") -> HistoryDiverged:
         versions = ""
         if recorded.code != self.code:
             versions = f"; code {recorded.code or 'unknown'}, now {self.code or 'unknown'}"
-        return HistoryDiverged(f"recorded {old}, asked {new}{versions}", recorded.id)
+        return HistoryDiverged(f"recorded {old}, asked {new}{versions}{behind}", recorded.id)
 
     def patched(self, name: str) -> bool:
         """See `Context.patched`. A mark takes no place among the calls, so it may go later."""
@@ -210,9 +223,13 @@ class History:
         unread = self._unread.get(call.branch, {}).values()
         return min(
             (each for each in unread if _is_evidence(each, call, self._calls.failed)),
-            key=lambda each: each.position,
+            key=_place,
             default=None,
         )
+
+
+def _place(result: StepResult) -> int:
+    return result.position
 
 
 def _bits(failed: bytes) -> int:

@@ -182,6 +182,11 @@ DIVERGED = {
         "recorded more, asked send",
     ),
     "reordered": ([recorded("check", 0)], "recorded check, asked draft"),
+    "moved and renamed": (
+        [recorded(name, at) for at, name in enumerate("abcde")]
+        + [recorded("decided", -1), StepResult("!new", "patch", 2, value="true")],
+        "recorded a, asked draft; finished and not asked for yet: b, c, d and 1 more",
+    ),
     "of another kind": (
         [StepResult("draft", "event", 0, value="1")],
         "recorded event draft, asked step draft",
