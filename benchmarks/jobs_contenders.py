@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import variants
-from jobs_queues import Settings, celery, celery_behind_a_front, procrastinate
+from jobs_queues import Settings, celery, procrastinate
 from jobs_run import System
 from jobs_tidegate import tidegate
 
@@ -57,12 +57,6 @@ CELERY = Contender(
         "server.appendonly": ("yes",),
     },
 )
-FRONTED = Contender(
-    "celery behind a front",
-    celery_behind_a_front,
-    settings={**CELERY.settings, "fronts": "1"},
-    swept={"fronts": ("2",), "worker.concurrency": ("4", "20"), "processes": ("2",)},
-)
 PROCRASTINATE = Contender(
     "procrastinate",
     procrastinate,
@@ -81,4 +75,4 @@ PROCRASTINATE = Contender(
         "server.fsync": ("off",),
     },
 )
-ALL = {contender.name: contender for contender in (FUSED, APART, CELERY, FRONTED, PROCRASTINATE)}
+ALL = {contender.name: contender for contender in (FUSED, APART, CELERY, PROCRASTINATE)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,14 +13,10 @@ from pathlib import Path
 from contenders import environments
 from dedup_speed import Process, running
 from jobs_run import Load, Meter, Run, Seconds, Stalled, Starts, System, family_seconds
-from jobs_servers import asked, listens, postgres, redis
-from jobs_tidegate import CONNECTIONS, EVENT_TYPES, sent, taken
-from outside import HERE, until
-from webhook_requests import made
+from jobs_servers import postgres, redis
+from jobs_tidegate import CONNECTIONS
+from outside import HERE
 
-from streams.broker.ports import pick_free
-
-_POLL_SECONDS = 0.02
 Settings = Mapping[str, str]
 """Those of the server begin with `server.`."""
 
@@ -56,63 +51,6 @@ class Queue:
         if done.returncode:
             raise Stalled(f"sending failed: {done.stderr.strip()[-600:]}")
         return done.stdout
-
-
-@dataclass(frozen=True)
-class Fronted:
-    """A queue behind an HTTP server that takes webhooks."""
-
-    queue: Queue
-    fronts: Sequence[Process]
-    port: int
-
-    def spent(self) -> Seconds:
-        front = sum(family_seconds(process.pid) for process in self.fronts)
-        return {**self.queue.spent(), "front": front}
-
-    def run(self, load: Load) -> Run:
-        self.queue.starts.clear()
-        requests = made(load.count, event_type=EVENT_TYPES[load.kind])
-        meter, began = Meter(self.spent()), time.time()
-        answers = sent(self.port, requests, load)
-        left = self._drained(time.monotonic() + load.patience)
-        ended = time.time()
-        self.queue.starts.await_lines(load.count, load.patience, self._alive)
-        spent, others = meter.read(self.spent(), answers.spent)
-        return Run(began, ended, taken(answers), self.queue.starts.read(), left, spent, others)
-
-    def _drained(self, deadline: float) -> int:
-        """How many jobs are left once none is, or at the deadline: see `celery_load`."""
-        address = self.queue.env["BENCH_SERVER"]
-        while left := asked(address, "LLEN celery") + asked(address, "HLEN unacked"):
-            self._alive()
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_POLL_SECONDS)
-        return left
-
-    def _alive(self) -> None:
-        if any(process.poll() is not None for process in self.fronts):
-            raise Stalled("a process of the front ended")
-
-
-@contextmanager
-def celery_behind_a_front(folder: Path, settings: Settings) -> Iterator[System]:
-    """Celery on Redis behind an aiohttp program that verifies, drops redeliveries and enqueues."""
-    python, port = str(environments.python("jobs")), pick_free()
-    with celery(folder, settings) as queue, ExitStack() as stack:
-        fronts = [
-            stack.enter_context(
-                running(
-                    [python, "-m", "contenders.celery_front", str(port)],
-                    folder / f"front-{number}.log",
-                    queue.env,
-                )
-            )
-            for number in range(int(settings["fronts"]))
-        ]
-        until(lambda: listens(port), fronts[0], "the front listens")
-        yield Fronted(queue, fronts, port)
 
 
 @contextmanager

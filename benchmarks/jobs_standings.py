@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness import Result
-from jobs_contenders import APART, CELERY, FRONTED, FUSED, PROCRASTINATE
+from jobs_contenders import APART, CELERY, FUSED, PROCRASTINATE
 from jobs_run import Load, Run, Seconds
 from outside import percentiles
 
@@ -88,15 +88,6 @@ ASKED = (
     Asked("no-op, to Procrastinate", "no-op", (PROCRASTINATE.name, "no-op"), 7, "x", True),
     Asked(
         "one effect, to Celery's bare call", "one effect", (CELERY.name, "one effect"), 1, "x", True
-    ),
-    Asked("no-op, to Celery behind a front", "no-op", (FRONTED.name, "no-op"), 1, "x", True),
-    Asked(
-        "one effect, to the bare call of Celery behind a front",
-        "one effect",
-        (FRONTED.name, "one effect"),
-        0.7,
-        "x",
-        True,
     ),
     Asked("200/s, start p50, to a plain hop's", f"200/s, {START} p50", (HOP, _HOP_P50), 2, "x"),
     Asked("200/s, start p99, to a plain hop's", f"200/s, {START} p99", (HOP, _HOP_P99), 3, "x"),

@@ -1,19 +1,21 @@
 """What a team would pick instead, on the same work and under the same kills.
 
-    python -m peers [--rounds 3] [--only PEER ...] [--works WORK ...] [--scale 1.0] [--keep]
-        [--draw] [--sweep PEER] [--json]
+    python -m peers [--rounds 3] [--only PEER ...] [--works WORK ...] [--scale 1.0]
+        [--keep NAME] [--draw] [--sweep PEER] [--json]
 
 Each round runs every peer, one after the other, with new servers and data: webhooks come over HTTP
 to a front that verifies their signature and drops redeliveries, handlers write lines to a file, and
 a checker that reads this file alone tells what was lost, doubled or run again. `kills` then ends
 each kind of process with SIGKILL under a steady load. A figure is the median of its rounds, counts
 are the sum. A work in which the checker found a fault has no figure. `--keep` writes the figures
-down and draws the tables of docs/compared.md and the README from them, `--draw` only draws them;
-`--sweep` tries a peer's settings one by one.
+down under a name, in the place of those that were kept under it before, and draws the tables of
+docs/compared.md and the README from all that are kept; `--draw` only draws them. `--sweep` tries a
+peer's settings one by one.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from argparse import Namespace
@@ -30,7 +32,7 @@ from peers import works
 from peers.contract import Peer, Place
 from peers.every import EVERY
 from peers.kills import EFFECT_SECONDS, RATE, SECONDS, kills
-from peers.rows import RESULTS, Standings, read, standings
+from peers.rows import Standings, read, standings, write
 from peers.running import running
 from peers.tables import draw, show
 from peers.verdict import Journal
@@ -64,11 +66,14 @@ def measure(chosen: Namespace) -> None:
     """All rounds; then print what came of them."""
     mine = [EVERY[name] for name in EVERY if name in chosen.only]
     peers = swept(chosen) if chosen.sweep else mine
-    rounds = [list(in_turn(peers, chosen)) for _ in range(chosen.rounds)]
-    found = standings(rounds, peers, "python -m peers " + " ".join(sys.argv[1:]))
-    if chosen.keep:
-        RESULTS.write_text(found.text())
-        drawn(found)
+    command = shlex.join(["python", "-m", "peers", *sys.argv[1:]])
+    rounds: list[list[Result]] = []
+    for _ in range(chosen.rounds):
+        rounds.append(list(in_turn(peers, chosen)))
+        found = standings(rounds, peers, command)
+        if chosen.keep:
+            write(found, chosen.keep)
+            drawn(read())
     if chosen.json:
         print(found.text())
     else:
@@ -86,7 +91,7 @@ def parse() -> Namespace:
     parser.add_argument("--only", nargs="+", choices=EVERY, default=list(EVERY), metavar="PEER")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--scale", type=float, default=1.0, help="a part of each work's size")
-    parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--keep", metavar="NAME", help="publish the figures, under this name")
     parser.add_argument("--draw", action="store_true", help="draw the tables of the pages anew")
     parser.add_argument("--sweep", choices=EVERY, metavar="PEER")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""The rows of a run, and the file in which the tables' figures are kept."""
+"""The rows of a run, and the files in which the tables' figures are kept: one for each run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,16 +15,15 @@ from harness import Result, machine
 from peers.contract import Peer
 from peers.works import WRONG
 
-RESULTS = Path(__file__).parent / "results.json"
+KEPT = Path(__file__).parent / "kept"
+"""A folder with a file for each run whose figures are published."""
 
 
 @dataclass(frozen=True)
 class Standings:
-    """Figures of all peers of one run: medians of its rounds, on one day and machine."""
+    """Figures of the peers of some runs: medians of each run's rounds, on one day and machine."""
 
-    date: str
-    machine: str
-    command: str
+    when: Sequence[str]
     versions: Mapping[str, str]
     results: Sequence[Result]
 
@@ -38,12 +37,13 @@ class Standings:
         return json.dumps(fields, indent=1) + "\n"
 
 
-def standings(rounds: Iterable[Sequence[Result]], peers: Sequence[Peer], command: str) -> Standings:
+def standings(rounds: Sequence[Sequence[Result]], peers: Sequence[Peer], command: str) -> Standings:
     """Of all rounds the medians, or the sum for faults; a work with faults has no other figure."""
     versions = {peer.name: _versions(peer) for peer in peers}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     results = [result for each in rounds for result in each]
-    return Standings(today, machine(), command, versions, medians(results))
+    count = f"{len(rounds)} round" + "s" * (len(rounds) > 1)
+    return Standings([f"{today}, {machine()}, {count}: `{command}`"], versions, medians(results))
 
 
 def medians(results: Sequence[Result]) -> list[Result]:
@@ -74,11 +74,20 @@ def _right(results: Sequence[Result]) -> list[Result]:
     ]
 
 
-def read(path: Path = RESULTS) -> Standings:
-    """What was kept of the last whole run."""
-    fields = json.loads(path.read_text())
-    results = [Result(**each) for each in fields.pop("results")]
-    return Standings(**fields, results=results)
+def write(found: Standings, name: str) -> None:
+    """Keep the figures of a run, in the place of those that had its name."""
+    KEPT.mkdir(exist_ok=True)
+    (KEPT / f"{name}.json").write_text(found.text())
+
+
+def read(folder: Path = KEPT) -> Standings:
+    """What was kept of all runs."""
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return Standings(
+        when=[when for run in runs for when in run["when"]],
+        versions={name: version for run in runs for name, version in run["versions"].items()},
+        results=[Result(**each) for run in runs for each in run["results"]],
+    )
 
 
 def _one(unit: str, found: Sequence[float]) -> float:

@@ -98,7 +98,7 @@ def draw(page: Path, found: Standings) -> None:
     for name, columns in DRAWN.items():
         text = _between(text, name, grid(found, columns).markdown())
     text = _between(text, "conditions", conditions(found).markdown())
-    said = f"Measured on {found.date}, {found.machine}: `{found.command}`."
+    said = "\n".join(f"- {each}" for each in found.when)
     page.write_text(_between(text, "when", said))
 
 
