@@ -54,14 +54,14 @@ PEER = Peer(
         "worker.concurrency": "8",
         "worker.connections": "4",
         "worker.delete": "never",
-        "front.connections": "8",
+        "front.connections": "4",
     },
     swept={
         "workers": ("2",),
         "worker.concurrency": ("4", "20"),
         "worker.connections": ("8",),
         "worker.delete": ("successful",),
-        "front.connections": ("4", "16"),
+        "front.connections": ("8", "16"),
     },
     lacks={
         "waits": "a job cannot wait for an event: a team keeps a table, and a second job",

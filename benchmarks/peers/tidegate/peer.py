@@ -122,8 +122,8 @@ FUSED = Peer(
     lock=Path(__file__).parents[3] / "requirements.lock",
     licence="Apache-2.0",
     keeps="SIGKILL of Kafka, not a loss of power (one node, which leaves the disk to the system)",
-    settings={"stages": "fused", "partitions": "4", "slots": "200"},
-    swept={"partitions": ("1", "2", "8"), "slots": ("20", "50", "400")},
+    settings={"stages": "fused", "partitions": "2", "slots": "200"},
+    swept={"partitions": ("1", "4", "8"), "slots": ("20", "50", "400")},
 )
 APART = replace(
     FUSED, name="Tidegate, stages apart", settings={**FUSED.settings, "stages": "apart"}
