@@ -45,6 +45,7 @@ WORKS: Mapping[str, Work] = {
     "effect": (works.one_effect, 3_000),
     "rates": (works.at_rates, 10),
     "waits": (works.waits, 2_000),
+    "many waits": (works.many_waits, 20_000),
     "fan": (works.fan_out, 1_000),
     "storm": (works.storm, 10_000),
     "kills": (kills, int(RATE * SECONDS)),
@@ -107,11 +108,15 @@ def swept(chosen: Namespace) -> list[Peer]:
 def in_turn(peers: list[Peer], chosen: Namespace) -> Iterator[Result]:
     """One round."""
     for peer in peers:
-        names = [name for name in WORKS if name in chosen.works and name not in peer.lacks]
+        names = [name for name in WORKS if name in chosen.works and not _lacks(peer, name)]
         quiet, killed = [n for n in names if n != "kills"], [n for n in names if n == "kills"]
         for some, seconds in ((quiet, 0.0), (killed, EFFECT_SECONDS)):
             if some:
                 yield from measured(peer, some, chosen.scale, seconds)
+
+
+def _lacks(peer: Peer, work: str) -> bool:
+    return work.removeprefix("many ") in peer.lacks
 
 
 def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Iterator[Result]:

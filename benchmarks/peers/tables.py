@@ -20,15 +20,15 @@ SPEED: tuple[Column, ...] = (
     ("no-op jobs/s", ("no-op",)),
     ("one effect, jobs/s", ("one effect",)),
     ("storm, webhooks/s", ("storm",)),
-    ("parked/s", ("park",)),
-    ("woken/s", ("wake",)),
+    ("parked/s", ("waits, parked",)),
+    ("woken/s", ("waits, woken",)),
     ("fan-out of 1,000, s", ("fan-out of 1,000",)),
 )
 COST: tuple[Column, ...] = (
     ("no-op, us/job", (f"no-op, {_PROCESSOR}",)),
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
     ("storm, us/webhook", (f"storm, {_PROCESSOR}",)),
-    ("park and wake, us/job", (f"park and wake, {_PROCESSOR}",)),
+    ("park and wake, us/job", (f"waits, {_PROCESSOR}",)),
     ("fan-out, us/job", (f"fan-out, {_PROCESSOR}",)),
     ("idle, ms/s", ("idle",)),
     ("resident, MiB", ("resident",)),
@@ -37,8 +37,16 @@ STARTS: tuple[Column, ...] = tuple(
     (f"{what}, ms", (f"{metric} p50", f"{metric} p99"))
     for what, metric in (
         *((f"start at {rate}/s", f"{rate}/s, answer to handler") for rate in (50, 200, 400)),
-        ("wake at 50/s", "wake at 50/s"),
+        ("wake at 50/s", "waits, wake at 50/s"),
     )
+)
+WAITS: tuple[Column, ...] = (
+    ("parked/s", ("20,000 waits, parked",)),
+    ("woken/s", ("20,000 waits, woken",)),
+    ("wake at 50/s, ms", tuple(f"20,000 waits, wake at 50/s {cut}" for cut in ("p50", "p99"))),
+    ("park and wake, us/job", (f"20,000 waits, {_PROCESSOR}",)),
+    ("resident with 2,000 waits, MiB", ("waits, resident",)),
+    ("with 20,000, MiB", ("20,000 waits, resident",)),
 )
 KILLS: tuple[Column, ...] = (
     *((what, (f"kills, {what}",)) for what in ("lost", "doubled effects", "stuck", "run again")),
@@ -57,6 +65,7 @@ DRAWN: Mapping[str, tuple[Column, ...]] = {
     "speed": SPEED,
     "cost": COST,
     "starts": STARTS,
+    "waits": WAITS,
     "kills": KILLS,
     "first": FIRST,
 }

@@ -109,27 +109,39 @@ def at_rates(stage: Stage, seconds: int) -> Iterator[Result]:
 
 
 def waits(stage: Stage, count: int) -> Iterator[Result]:
-    """Jobs that all wait for an event of their own; then the events, half of them at a rate."""
+    """Jobs that all wait for an event of their own; then the events, some of them at a rate."""
+    yield from _parked(stage, "waits", count)
+
+
+def many_waits(stage: Stage, count: int) -> Iterator[Result]:
+    """The same with many jobs."""
+    yield from _parked(stage, f"{count:,} waits", count)
+
+
+def _parked(stage: Stage, title: str, count: int) -> Iterator[Result]:
+    """How fast they park and wake, and what the parts keep in memory while all wait."""
     stage.journal.clear()
     asked = made("wait.made", count)
     began, meter = time.time(), Meter(stage.system.spent())
     answered = stage.sent(asked)
     stage.until("start", count)
-    parked = max(stage.journal.firsts("start").values()) - began
-    half = count // 2
+    parked = count / (max(stage.journal.firsts("start").values()) - began)
+    resident = sum(stage.system.resident().values())
     wakes = answers(asked)
-    slow = stage.sent(wakes[: min(half, 500)], WAKES_A_SECOND)
+    slow = stage.sent(wakes[: min(count // 2, 500)], WAKES_A_SECOND)
     rest, since = wakes[len(slow) :], time.time()
     stage.sent(rest)
     stage.until("end", count)
     woke = stage.journal.firsts("woke")
     left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
+    woken = len(rest) / (max(woke.values()) - since)
     took = [woke[each.removesuffix("-answered")] - at for each, at in slow.items()]
-    yield Result(stage.name, "park", round(count / parked, 1), "jobs/s")
-    yield Result(stage.name, "wake", round(len(rest) / (max(woke.values()) - since), 1), "jobs/s")
-    yield from percentiles(stage.name, f"wake at {WAKES_A_SECOND:g}/s", took)
-    yield from _processor(stage, "park and wake", spent, count)
-    yield _wrong(stage, "park and wake", answered, asked, left)
+    yield Result(stage.name, f"{title}, parked", round(parked, 1), "jobs/s")
+    yield Result(stage.name, f"{title}, woken", round(woken, 1), "jobs/s")
+    yield Result(stage.name, f"{title}, resident", round(resident), "MiB")
+    yield from percentiles(stage.name, f"{title}, wake at {WAKES_A_SECOND:g}/s", took)
+    yield from _processor(stage, title, spent, count)
+    yield _wrong(stage, title, answered, asked, left)
 
 
 def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
