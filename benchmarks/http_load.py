@@ -66,6 +66,9 @@ def _elsewhere(drive: str, *arguments: Any) -> Answers:
     theirs.close()
     try:
         answers: Answers = ours.recv()
+    except BaseException:
+        process.terminate()
+        raise
     finally:
         process.join()
     return answers
