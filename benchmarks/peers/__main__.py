@@ -7,10 +7,10 @@ Each round runs every peer, one after the other, with new servers and data: webh
 to a front that verifies their signature and drops redeliveries, handlers write lines to a file, and
 a checker that reads this file alone tells what was lost, doubled or run again. `kills` then ends
 each kind of process with SIGKILL under a steady load. A figure is the median of its rounds, counts
-are the sum. A work in which the checker found a fault has no figure. `--keep` writes the figures
-down under a name, in the place of those that were kept under it before, and draws the tables of
-docs/compared.md and the README from all that are kept; `--draw` only draws them. `--sweep` tries a
-peer's settings one by one.
+are the sum. A work in which the checker found a fault has no figure. `--keep` publishes the rounds
+under a name, in the place of those that had it before, and draws the tables of docs/compared.md and
+of the README from all rounds that are published; `--draw` only draws them. `--sweep` tries a peer's
+settings one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from contenders.environments import Unavailable
-from harness import Result, arguments, variants
+from harness import Result, arguments, report, variants
 from jobs_run import Stalled
 from outside import HERE
 
@@ -32,7 +32,7 @@ from peers import works
 from peers.contract import Peer, Place
 from peers.every import EVERY
 from peers.kills import EFFECT_SECONDS, RATE, SECONDS, kills
-from peers.rows import Standings, read, standings, write
+from peers.rows import read, run_of, standings
 from peers.running import running
 from peers.tables import draw, show
 from peers.verdict import Journal
@@ -58,7 +58,7 @@ PAGES = (HERE.parent / "docs" / "compared.md", HERE.parent / "README.md")
 def main() -> None:
     chosen = parse()
     if chosen.draw:
-        drawn(read())
+        draw_all()
     else:
         measure(chosen)
 
@@ -71,19 +71,21 @@ def measure(chosen: Namespace) -> None:
     rounds: list[list[Result]] = []
     for _ in range(chosen.rounds):
         rounds.append(list(in_turn(peers, chosen)))
-        found = standings(rounds, peers, command)
+        run = run_of(rounds, peers, command)
         if chosen.keep:
-            write(found, chosen.keep)
-            drawn(read())
+            run.keep(chosen.keep)
+            draw_all()
+    found = standings([run])
     if chosen.json:
-        print(found.text())
+        report("peers", found.results, as_json=True)
     else:
         show(found)
 
 
-def drawn(found: Standings) -> None:
+def draw_all() -> None:
+    """Draw the tables of the pages from the runs that are kept."""
     for page in PAGES:
-        draw(page, found)
+        draw(page, standings(read()))
 
 
 def parse() -> Namespace:

@@ -66,3 +66,5 @@ class Peer:
     lacks: Mapping[str, str] = field(default_factory=dict)
     more_locks: Sequence[Path] = ()
     """Those of its servers, such as a `package-lock.json`."""
+    server: Callable[[], str] | None = None
+    """Tells name and version of a server that no lock file has."""

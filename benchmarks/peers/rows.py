@@ -20,10 +20,26 @@ KEPT = Path(__file__).parent / "kept"
 
 
 @dataclass(frozen=True)
-class Standings:
-    """Figures of the peers of some runs: medians of each run's rounds, on one day and machine."""
+class Run:
+    """Some rounds: when they were and by which command, what ran, and every figure of each."""
 
-    when: Sequence[str]
+    when: str
+    versions: Mapping[str, str]
+    results: Sequence[Result]
+
+    def keep(self, name: str) -> None:
+        """Publish the figures, in the place of those that had this name."""
+        KEPT.mkdir(exist_ok=True)
+        head = {"when": self.when, "versions": self.versions}
+        lines = [json.dumps(each) for each in (head, *map(asdict, self.results))]
+        (KEPT / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The figures of some runs: of all rounds the medians, or the sum for faults."""
+
+    runs: Sequence[Run]
     versions: Mapping[str, str]
     results: Sequence[Result]
 
@@ -32,18 +48,30 @@ class Standings:
         found = (r.value for r in self.results if (r.contender, r.metric) == (peer, metric))
         return next(found, None)
 
-    def text(self) -> str:
-        fields = {**vars(self), "results": [asdict(each) for each in self.results]}
-        return json.dumps(fields, indent=1) + "\n"
 
-
-def standings(rounds: Sequence[Sequence[Result]], peers: Sequence[Peer], command: str) -> Standings:
-    """Of all rounds the medians, or the sum for faults; a work with faults has no other figure."""
-    versions = {peer.name: _versions(peer) for peer in peers}
+def run_of(rounds: Sequence[Sequence[Result]], peers: Sequence[Peer], command: str) -> Run:
+    """What these rounds came to, today on this machine."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    results = [result for each in rounds for result in each]
     count = f"{len(rounds)} round" + "s" * (len(rounds) > 1)
-    return Standings([f"{today}, {machine()}, {count}: `{command}`"], versions, medians(results))
+    versions = {peer.name: _versions(peer) for peer in peers}
+    results = [result for each in rounds for result in each]
+    return Run(f"{today}, {machine()}, {count}: `{command}`", versions, results)
+
+
+def standings(runs: Sequence[Run]) -> Standings:
+    """All runs together; a work with faults has no other figure."""
+    versions = {name: version for run in runs for name, version in run.versions.items()}
+    return Standings(runs, versions, medians([each for run in runs for each in run.results]))
+
+
+def read() -> list[Run]:
+    """The runs that were kept."""
+    return [_run(path.read_text()) for path in sorted(KEPT.glob("*.jsonl"))]
+
+
+def _run(text: str) -> Run:
+    head, *rows = map(json.loads, text.splitlines())
+    return Run(**head, results=[Result(**row) for row in rows])
 
 
 def medians(results: Sequence[Result]) -> list[Result]:
@@ -74,22 +102,6 @@ def _right(results: Sequence[Result]) -> list[Result]:
     ]
 
 
-def write(found: Standings, name: str) -> None:
-    """Keep the figures of a run, in the place of those that had its name."""
-    KEPT.mkdir(exist_ok=True)
-    (KEPT / f"{name}.json").write_text(found.text())
-
-
-def read(folder: Path = KEPT) -> Standings:
-    """What was kept of all runs."""
-    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return Standings(
-        when=[when for run in runs for when in run["when"]],
-        versions={name: version for run in runs for name, version in run["versions"].items()},
-        results=[Result(**each) for run in runs for each in run["results"]],
-    )
-
-
 def _one(unit: str, found: Sequence[float]) -> float:
     """Of counts the sum, of the rest the median."""
     if unit in ("jobs", "webhooks"):
@@ -98,10 +110,11 @@ def _one(unit: str, found: Sequence[float]) -> float:
 
 
 def _versions(peer: Peer) -> str:
-    """The versions that the lock files name of a peer's packages."""
+    """Those of a peer's server, and of its packages as the lock files name them."""
     text = "\n".join(each.read_text() for each in (peer.lock, *peer.more_locks))
     found = ((name, _version(name, text)) for name in peer.packages)
-    return ", ".join(f"{name} {version}" for name, version in found)
+    server = [peer.server()] if peer.server else []
+    return ", ".join([*server, *(f"{name} {version}" for name, version in found)])
 
 
 def _version(name: str, text: str) -> str:

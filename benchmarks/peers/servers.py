@@ -59,6 +59,16 @@ def postgres(place: Place) -> tuple[Part, str]:
     return part, f"postgresql://bench@{HOST}:{port}/postgres"
 
 
+def redis_version() -> str:
+    told = _told([program("redis-server", "apt install redis-server"), "--version"])
+    return f"Redis {told.partition('v=')[2].split()[0]}"
+
+
+def postgres_version() -> str:
+    told = _told([program("postgres", "apt install postgresql"), "--version"])
+    return f"PostgreSQL {told.partition(') ')[2].split()[0]}"
+
+
 def run(command: Sequence[str], place: Place, env: Mapping[str, str]) -> None:
     """Run what has to be done before the next part starts, such as making tables.
 
@@ -69,6 +79,10 @@ def run(command: Sequence[str], place: Place, env: Mapping[str, str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=whole)
     if done.returncode:
         raise Unavailable(f"{' '.join(command)} failed: {done.stderr[-600:]}")
+
+
+def _told(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def listening(port: int) -> partial[bool]:

@@ -16,6 +16,7 @@ Column = tuple[str, tuple[str, ...]]
 """Its title, and the metrics that stand in one cell."""
 
 _PROCESSOR = "processor time"
+_NONE = "-"
 SPEED: tuple[Column, ...] = (
     ("no-op jobs/s", ("no-op",)),
     ("one effect, jobs/s", ("one effect",)),
@@ -85,9 +86,9 @@ class Grid:
 
 
 def grid(found: Standings, columns: Sequence[Column]) -> Grid:
-    """A row for each peer that was measured."""
-    peers = [name for name in EVERY if name in found.versions]
-    rows = [[name, *(_cell(found, name, metrics) for _, metrics in columns)] for name in peers]
+    """A row for each peer that has a figure."""
+    cells = {name: [_cell(found, name, metrics) for _, metrics in columns] for name in EVERY}
+    rows = [[name, *row] for name, row in cells.items() if set(row) != {_NONE}]
     return Grid(["", *(title for title, _ in columns)], rows)
 
 
@@ -107,7 +108,7 @@ def draw(page: Path, found: Standings) -> None:
     for name, columns in DRAWN.items():
         text = _between(text, name, grid(found, columns).markdown())
     text = _between(text, "conditions", conditions(found).markdown())
-    said = "\n".join(f"- {each}" for each in found.when)
+    said = "\n".join(f"- {run.when}" for run in found.runs)
     page.write_text(_between(text, "when", said))
 
 
@@ -142,7 +143,7 @@ def _between(text: str, name: str, drawn: str) -> str:
 
 def _cell(found: Standings, peer: str, metrics: Sequence[str]) -> str:
     values = [found.of(peer, metric) for metric in metrics]
-    return "-" if None in values else ", ".join(_number(v) for v in values if v is not None)
+    return _NONE if None in values else ", ".join(_number(v) for v in values if v is not None)
 
 
 def _number(value: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from contenders.environments import python_with
 
 from peers.contract import Part, Peer, Place
-from peers.servers import listening, postgres, run
+from peers.servers import listening, postgres, postgres_version, run
 
 LOCK = Path(__file__).with_name("requirements.lock")
 
@@ -43,6 +43,7 @@ PEER = Peer(
     parts,
     packages=("absurd-sdk", "absurdctl", "psycopg", "aiohttp"),
     lock=LOCK,
+    server=postgres_version,
     licence="Apache-2.0",
     keeps="SIGKILL of PostgreSQL, not a loss of power (fsync=off)",
     settings={

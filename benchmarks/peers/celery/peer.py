@@ -9,7 +9,7 @@ from pathlib import Path
 from contenders.environments import python_with
 
 from peers.contract import Part, Peer, Place
-from peers.servers import listening, of, redis
+from peers.servers import listening, of, redis, redis_version
 
 LOCK = Path(__file__).with_name("requirements.lock")
 
@@ -39,6 +39,7 @@ LATE = Peer(
     parts,
     packages=("celery", "redis", "aiohttp"),
     lock=LOCK,
+    server=redis_version,
     licence="BSD",
     keeps="SIGKILL of Redis, not a loss of power (append-only file without fsync)",
     settings={

@@ -11,7 +11,7 @@ from pathlib import Path
 from contenders.environments import python_with
 
 from peers.contract import Part, Peer, Place
-from peers.servers import listening, of, postgres, run
+from peers.servers import listening, of, postgres, postgres_version, run
 
 LOCK = Path(__file__).with_name("requirements.lock")
 
@@ -36,6 +36,7 @@ DBOS = Peer(
     parts,
     packages=("dbos", "aiohttp"),
     lock=LOCK,
+    server=postgres_version,
     licence="MIT",
     keeps="SIGKILL of PostgreSQL, not a loss of power (`fsync=off`)",
     settings={

@@ -14,7 +14,7 @@ from pathlib import Path
 from contenders.environments import python_with
 
 from peers.contract import Part, Peer, Place
-from peers.servers import listening, postgres, run
+from peers.servers import listening, postgres, postgres_version, run
 
 LOCK = Path(__file__).with_name("requirements.lock")
 _APP = "--app=peers.procrastinate.tasks.app"
@@ -46,6 +46,7 @@ PEER = Peer(
     parts,
     packages=("procrastinate", "psycopg", "aiohttp"),
     lock=LOCK,
+    server=postgres_version,
     licence="MIT",
     keeps="SIGKILL of PostgreSQL, not a loss of power (fsync=off)",
     settings={

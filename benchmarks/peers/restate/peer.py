@@ -129,7 +129,7 @@ PEER = Peer(
         "server.bifrost.local.rocksdb-disable-wal-fsync": "true",
         "server.log-server.rocksdb-disable-wal-fsync": "true",
         "server.rocksdb-total-memory-size": "1GiB",
-        "server.worker.invoker.concurrent-invocations-limit": "10000",
+        "server.worker.invoker.concurrent-invocations-limit": "100000",
     },
     swept={
         "serving": ("hypercorn",),

@@ -24,6 +24,7 @@ from urllib.request import Request, urlopen
 from sources import create_sources
 
 from peers.contract import Part, Peer, Place, Role
+from streams.broker.jars import kafka_version
 from streams.broker.ports import HOST, pick_free
 from streams.broker.status import read_status
 from streams.dev.credentials import credentials
@@ -120,6 +121,7 @@ FUSED = Peer(
     parts,
     packages=("confluent-kafka", "aiohttp", "uvloop"),
     lock=Path(__file__).parents[3] / "requirements.lock",
+    server=lambda: f"Kafka {kafka_version()}",
     licence="Apache-2.0",
     keeps="SIGKILL of Kafka, not a loss of power (one node, which leaves the disk to the system)",
     settings={"stages": "fused", "partitions": "2", "slots": "200"},
