@@ -11,13 +11,14 @@ import orjson
 from simulation.outside import Violation
 from streams.errors import HistoryDiverged
 from streams.serde.records import Job, Lease
+from streams.worker.handler.run_result import describe
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 _ROUNDS = 8
 """More than the steps that a job may have to keep."""
-_NAMES = re.compile(r"[\w#]+")
+_BEHIND, _NAMES = "; finished and not asked for yet: ", re.compile(", | and ")
 
 
 class ChangedCode:
@@ -27,7 +28,7 @@ class ChangedCode:
         self._world = world
         self._versions: dict[str, set[int]] = defaultdict(set)
         self._diverged: set[tuple[str, int]] = set()
-        self._told: dict[str, list[tuple[str, set[str]]]] = defaultdict(list)
+        self._told: dict[str, list[tuple[str, str, set[str]]]] = defaultdict(list)
 
     def taken(self, lease: Lease, version: int) -> None:
         self._versions[lease.scope].add(version)
@@ -37,22 +38,25 @@ class ChangedCode:
 
         Raises:
             Violation: the job has a step of this function, and nobody who was told of both has
-                let it go on.
+                let this one run.
         """
         value = orjson.dumps(function).decode()
         for left in lease.steps:
             again = left.kind == "step" and left.value == value and left.position >= 0
-            if again and not self._decided(lease, {asked, left.id}):
+            if again and not self._decided(lease, asked, left.id):
                 raise Violation(
                     "step_again", f"{lease.job_id} run {lease.epoch}: {function} as {left.id}"
                 )
 
-    def _decided(self, lease: Lease, named: set[str]) -> bool:
-        """Whether somebody has decided about an error that names these steps."""
-        told = self._told[lease.job_id]
-        return any(run in self._world.people.settled_runs and named <= names for run, names in told)
+    def _decided(self, lease: Lease, asked: str, left: str) -> bool:
+        """Whether somebody kept or dropped a step, so that `asked` runs, and was told of `left`."""
+        how = self._world.people.settled_runs
+        return any(
+            how.get(run) in ("keep", "drop") and was_asked == asked and left in others
+            for run, was_asked, others in self._told[lease.job_id]
+        )
 
-    def diverges(self, lease: Lease, error: HistoryDiverged) -> None:
+    def diverges(self, lease: Lease, asked: str, error: HistoryDiverged) -> None:
         """A run does not ask for a finished step, and says which ones it misses.
 
         Raises:
@@ -61,7 +65,8 @@ class ChangedCode:
         if len(self._versions[lease.scope]) == 1:
             raise Violation("diverged_unchanged", f"{lease.job_id} run {lease.epoch}")
         self._diverged.add((lease.job_id, lease.epoch))
-        self._told[lease.job_id].append((lease.run_id, set(_NAMES.findall(str(error)))))
+        _, _, others = describe(error, str).partition(_BEHIND)
+        self._told[lease.job_id].append((lease.run_id, asked, set(_NAMES.split(others))))
 
     def went_on(self, job: Job, old: Job) -> None:
         """A job has changed.

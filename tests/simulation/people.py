@@ -30,8 +30,8 @@ class People:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.settled_runs: set[str] = set()
-        """The runs about whose divergence somebody has decided."""
+        self.settled_runs: dict[str, str] = {}
+        """The runs about whose divergence somebody has decided, and how: the first time counts."""
         self._regrown: Counter[str] = Counter()
         """By request."""
 
@@ -98,7 +98,7 @@ class People:
     def _settle_steps(self, job: Job, how: str) -> None:
         ids = (job.diverged or "",)
         kept, dropped = ids if how == "keep" else (), ids if how == "drop" else ()
-        self.settled_runs.add(job.run_id or "")
+        self.settled_runs.setdefault(job.run_id or "", how)
         body = SettleSteps(job.run_id or "", kept, dropped, "as released", "ops")
         self._world.desk.command(body, job.tenant_id, job.job_id)
 

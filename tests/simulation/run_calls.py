@@ -62,7 +62,7 @@ def may_begin(run: RunModel, call: Call) -> Answered:
     try:
         _check(run.history, call)
     except HistoryDiverged as error:
-        run.worker.world.diverges(run.lease, error)
+        run.worker.world.diverges(run.lease, call.id, error)
         yield from run.end("review", describe(error, str), diverged=error.recorded)
         return False
     return True

@@ -136,8 +136,8 @@ class World:
     def works(self, lease: Lease, asked: str, function: str) -> None:
         self.judge.code.works(lease, asked, function)
 
-    def diverges(self, lease: Lease, error: HistoryDiverged) -> None:
-        self.judge.code.diverges(lease, error)
+    def diverges(self, lease: Lease, asked: str, error: HistoryDiverged) -> None:
+        self.judge.code.diverges(lease, asked, error)
 
     def calls(self, lease: Lease, call: Call) -> None:
         self.judge.approvals.may_call(lease, call)

@@ -34,8 +34,8 @@ _TURNS = 20
 _ROUNDS, _ROUND_SECONDS = 100, 0.05
 """How long other tasks may take to ask for their results: 5 s, before a person is asked."""
 
-_MOST_NAMED = 3
-"""How many finished calls an error names beside the one that is missed."""
+_MOST_NAMED, _NAMED_CHARS = 3, 300
+"""How many finished calls an error names beside the one that is missed, in how much text."""
 
 
 class History:
@@ -180,14 +180,16 @@ class History:
         return self._told(recorded, f"{recorded.id} {came}", f"{recorded.id} of {', '.join(asked)}")
 
     def _behind(self, recorded: StepResult, asked: Call) -> str:
-        """Tell the other finished calls: what is asked may be one of those, moved and renamed."""
+        """Tell the other finished calls of the kind: what is asked may be one of them, renamed."""
         unread = self._unread.get(asked.branch, {}).values()
-        left = [each for each in unread if each.position >= 0 and each.kind != MARK]
+        left = [each for each in unread if each.position >= 0 and each.kind == asked.kind]
         others = [each.id for each in sorted(left, key=_place) if each.id != recorded.id]
         if not others:
             return ""
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        return f"; finished and not asked for yet: {', '.join(others[:_MOST_NAMED])}{more}"
+        named = [id_ for id_ in others[:_MOST_NAMED] if len(id_) <= _NAMED_CHARS // _MOST_NAMED]
+        hidden = len(others) - len(named)
+        told = [*([", ".join(named)] if named else []), *([f"{hidden} more"] if hidden else [])]
+        return f"; finished and not asked for yet: {' and '.join(told)}"
 
     def _told(self, recorded: StepResult, old: str, new: str, behind: str = "") -> HistoryDiverged:
         versions = ""

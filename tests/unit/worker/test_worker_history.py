@@ -184,7 +184,11 @@ DIVERGED = {
     "reordered": ([recorded("check", 0)], "recorded check, asked draft"),
     "moved and renamed": (
         [recorded(name, at) for at, name in enumerate("abcde")]
-        + [recorded("decided", -1), StepResult("!new", "patch", 2, value="true")],
+        + [
+            recorded("decided", -1),
+            StepResult("!new", "patch", 2, value="true"),
+            StepResult("answer", "event", 1, value="1"),
+        ],
         "recorded a, asked draft; finished and not asked for yet: b, c, d and 1 more",
     ),
     "of another kind": (
