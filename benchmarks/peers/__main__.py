@@ -51,6 +51,14 @@ WORKS: Mapping[str, Work] = {
     "kills": (kills, int(RATE * SECONDS)),
 }
 """What is measured, and its size: jobs, or seconds."""
+TITLES = {
+    "plain": ("no-op", "resident"),
+    "effect": ("one effect",),
+    "rates": ("50/s", "200/s", "400/s"),
+    "many waits": ("20,000 waits",),
+    "fan": ("fan-out",),
+}
+"""How the figures of a work begin, where they do not begin with its name."""
 WARM = 500
 PAGES = (HERE.parent / "docs" / "compared.md", HERE.parent / "README.md")
 
@@ -143,7 +151,8 @@ def told(name: str, stage: works.Stage, scale: float) -> Iterator[Result]:
         results = list(measure(stage, count))
     except Stalled as why:
         print(f"{stage.name}, {name}: stalled: {why}", file=sys.stderr)
-        results = [Result(stage.name, f"{name}, {works.WRONG}", count, "jobs")]
+        titles = TITLES.get(name, (name,))
+        results = [Result(stage.name, f"{each}, {works.WRONG}", count, "jobs") for each in titles]
     for each in results:
         if ", of it " not in each.metric:
             print(f"{stage.name}: {each.metric}: {each.value:,} {each.unit}", file=sys.stderr)

@@ -55,6 +55,7 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     figures = {"lost": lost, "doubled effects": verdict.doubled, "stuck": stuck}
     for title, value in {**figures, "run again": verdict.repeated}.items():
         yield Result(stage.name, f"kills, {title}", value, "jobs")
+    yield Result(stage.name, "kills, answered and not ended", verdict.lost, "jobs")
     yield Result(stage.name, "kills, unanswered", count - len(sent.answered), "webhooks")
     for role, seconds in _moves_again(stage, sent):
         yield Result(stage.name, f"kills, moves again after {role}", round(seconds, 1), "s")

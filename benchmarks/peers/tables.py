@@ -27,9 +27,11 @@ SPEED: tuple[Column, ...] = (
 )
 COST: tuple[Column, ...] = (
     ("no-op, us/job", (f"no-op, {_PROCESSOR}",)),
+    ("at 50/s", (f"50/s, {_PROCESSOR}",)),
+    ("at 400/s", (f"400/s, {_PROCESSOR}",)),
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
     ("storm, us/webhook", (f"storm, {_PROCESSOR}",)),
-    ("park and wake, us/job", (f"waits, {_PROCESSOR}",)),
+    ("park and wake, a quarter of the wakes at 50/s, us/job", (f"waits, {_PROCESSOR}",)),
     ("fan-out, us/job", (f"fan-out, {_PROCESSOR}",)),
     ("idle, ms/s", ("idle",)),
     ("resident, MiB", ("resident",)),
@@ -45,7 +47,7 @@ WAITS: tuple[Column, ...] = (
     ("parked/s", ("20,000 waits, parked",)),
     ("woken/s", ("20,000 waits, woken",)),
     ("wake at 50/s, ms", tuple(f"20,000 waits, wake at 50/s {cut}" for cut in ("p50", "p99"))),
-    ("park and wake, us/job", (f"20,000 waits, {_PROCESSOR}",)),
+    ("park and wake, 500 of the wakes at 50/s, us/job", (f"20,000 waits, {_PROCESSOR}",)),
     ("resident with 2,000 waits, MiB", ("waits, resident",)),
     ("with 20,000, MiB", ("20,000 waits, resident",)),
 )
@@ -58,7 +60,7 @@ KILLS: tuple[Column, ...] = (
 )
 FIRST: tuple[Column, ...] = (
     *SPEED[:2],
-    COST[1],
+    ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
     ("start at 200/s, p50, ms", ("200/s, answer to handler p50",)),
     *KILLS[:3],
 )

@@ -17,7 +17,7 @@ LOCK = Path(__file__).with_name("requirements.lock")
 
 
 def parts(place: Place) -> Iterator[Part]:
-    """PostgreSQL, its tables, one worker, one front."""
+    """PostgreSQL, its tables, the workers, one front."""
     python = python_with("dbos", LOCK)
     server, address = postgres(place)
     settings = of("dbos.", place.settings)
@@ -26,7 +26,9 @@ def parts(place: Place) -> Iterator[Part]:
     yield server
     run([str(python.with_name("dbos")), "migrate", "--sys-db-url", address], place, env)
     worker = [str(python), "-m", "peers.dbos.worker"]
-    yield Part("worker", "worker", worker, lambda: True, env)
+    for number in range(int(place.settings["workers"])):
+        name = f"worker-{number}"
+        yield Part(name, "worker", worker, lambda: True, {**env, "PEERS_DBOS_EXECUTOR": name})
     front = [str(python), "-m", "peers.dbos.front", str(place.port)]
     yield Part("front", "front", front, listening(place.port), env)
 
@@ -40,6 +42,7 @@ DBOS = Peer(
     licence="MIT",
     keeps="SIGKILL of PostgreSQL, not a loss of power (`fsync=off`)",
     settings={
+        "workers": "1",
         "dbos.slots": "200",
         "dbos.poll": "0.05",
         "dbos.threads": "8",
@@ -48,6 +51,7 @@ DBOS = Peer(
         "dbos.result_poll": "0.1",
     },
     swept={
+        "workers": ("2",),
         "dbos.slots": ("50", "0"),
         "dbos.poll": ("0.02", "0.1"),
         "dbos.threads": ("4", "16", "32"),

@@ -35,7 +35,7 @@ config: DBOSConfig = {
     "log_level": "WARNING",
     "run_migrations": False,
     # A worker recovers at its start what it left under this id and version.
-    "executor_id": "worker",
+    "executor_id": os.environ["PEERS_DBOS_EXECUTOR"],
     "application_version": "1",
 }
 DBOS(config=config)

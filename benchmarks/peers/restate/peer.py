@@ -134,6 +134,8 @@ PEER = Peer(
     swept={
         "serving": ("hypercorn",),
         "kept_hours": ("24",),
+        "patience": ("1", "10"),
+        "server.worker.invoker.concurrent-invocations-limit": ("10000",),
         "server.default-num-partitions": ("2", "4", "24"),
         "server.bifrost.default-provider": ("replicated",),
     },

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -121,7 +122,7 @@ FUSED = Peer(
     parts,
     packages=("confluent-kafka", "aiohttp", "uvloop"),
     lock=Path(__file__).parents[3] / "requirements.lock",
-    server=lambda: f"Kafka {kafka_version()}",
+    server=lambda: f"Tidegate {version('tidegate')}, Kafka {kafka_version()}",
     licence="Apache-2.0",
     keeps="SIGKILL of Kafka, not a loss of power (one node, which leaves the disk to the system)",
     settings={"stages": "fused", "partitions": "2", "slots": "200"},
