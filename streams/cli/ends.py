@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,9 +18,30 @@ def tell(error: object) -> None:
 
 
 @contextmanager
-def errors_shown() -> Iterator[None]:
+def interrupts_raised() -> Iterator[None]:
+    """Raise KeyboardInterrupt also if Ctrl-C came while a client of Kafka was being made.
+
+    confluent-kafka takes any exception of `PyObject_Str`, which looks for signals first, for a
+    wrong type in the configuration, and raises a TypeError in its place.
+    """
     try:
         yield
+    except TypeError as error:
+        if re.match("expected configuration property .* as type unicode string$", str(error)):
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """End the command by an error of our own tree with its line and its exit code.
+
+    Raises:
+        KeyboardInterrupt: the command was interrupted.
+    """
+    try:
+        with interrupts_raised():
+            yield
     except TidegateError as error:
         tell(error)
         raise typer.Exit(exit_code(error)) from None

@@ -19,7 +19,7 @@ import typer
 
 from streams.api.resources import command_groups
 from streams.cli import standard_output
-from streams.cli.ends import tell
+from streams.cli.ends import interrupts_raised, tell
 from streams.cli.options import of_stage, with_options
 from streams.errors import TidegateError, exit_code
 from streams.process.forked_children import let_forked_children_end
@@ -60,7 +60,7 @@ def main() -> None:
         faulthandler.enable()
     let_forked_children_end()
     try:
-        with standard_output.taken_over():
+        with standard_output.taken_over(), interrupts_raised():
             application(sys.argv[1:])()
     except KeyboardInterrupt:
         sys.exit(130)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 import structlog
+from confluent_kafka import Consumer
 
 from streams.cli import main as cli
+from streams.cli.ends import errors_shown
 from streams.errors import ConfigError, TidegateError
 from streams.serde import job_states
 from streams.stages import StageProcess
@@ -90,6 +92,28 @@ def test_an_interrupt_is_130_without_a_word(
 ) -> None:
     assert raising(KeyboardInterrupt()) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+class _Interrupting:
+    """A value of a client's configuration during whose conversion to text Ctrl-C comes."""
+
+    def __str__(self) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "1000"
+
+
+def test_an_interrupt_while_a_client_of_kafka_is_made_is_one_as_well(
+    raising: Raising, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {"group.id": "g", "socket.timeout.ms": _Interrupting()}
+    with pytest.raises(TypeError, match="expected configuration property") as swallowed:
+        Consumer(config)
+    assert raising(swallowed.value) == 130
+    assert "Traceback" not in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), errors_shown():
+        Consumer(config)
+    with pytest.raises(TypeError, match="another"), errors_shown():
+        raise TypeError("another")
 
 
 def test_every_command_of_the_contract_is_listed(shown: Help) -> None:
