@@ -19,8 +19,8 @@ import shlex
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contenders.environments import Unavailable
@@ -36,29 +36,37 @@ from peers.rows import read, run_of, standings
 from peers.running import running
 from peers.tables import draw, show
 from peers.verdict import Journal
+from peers.waits import many_waits, waits
 from streams.broker.ports import pick_free
 
-Work = tuple[works.Measure, int]
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured.
+
+    `size` is in jobs, or seconds with `timed`. `titles` are how its figures begin. `apart` are
+    works on processes of their own.
+    """
+
+    measure: works.Measure
+    size: int
+    titles: Sequence[str]
+    timed: bool = False
+    apart: bool = False
+
+
 WORKS: Mapping[str, Work] = {
-    "idle": (works.idle, 10),
-    "plain": (works.plain, 5_000),
-    "effect": (works.one_effect, 3_000),
-    "rates": (works.at_rates, 10),
-    "waits": (works.waits, 2_000),
-    "many waits": (works.many_waits, 20_000),
-    "fan": (works.fan_out, 1_000),
-    "storm": (works.storm, 10_000),
-    "kills": (kills, int(RATE * SECONDS)),
+    "idle": Work(works.idle, 10, ("idle",), timed=True),
+    "plain": Work(works.plain, 5_000, ("no-op", "resident")),
+    "effect": Work(works.one_effect, 3_000, ("one effect",)),
+    "rates": Work(works.at_rates, 10, ("50/s", "200/s", "400/s"), timed=True),
+    "fan": Work(works.fan_out, 1_000, ("fan-out",)),
+    "storm": Work(works.storm, 10_000, ("storm",)),
+    "waits": Work(waits, 2_000, ("waits",), apart=True),
+    "many waits": Work(many_waits, 20_000, ("20,000 waits",), apart=True),
+    "most waits": Work(many_waits, 100_000, ("100,000 waits",), apart=True),
+    "kills": Work(kills, int(RATE * SECONDS), ("kills",), timed=True, apart=True),
 }
-"""What is measured, and its size: jobs, or seconds."""
-TITLES = {
-    "plain": ("no-op", "resident"),
-    "effect": ("one effect",),
-    "rates": ("50/s", "200/s", "400/s"),
-    "many waits": ("20,000 waits",),
-    "fan": ("fan-out",),
-}
-"""How the figures of a work begin, where they do not begin with its name."""
 WARM = 500
 PAGES = (HERE.parent / "docs" / "compared.md", HERE.parent / "README.md")
 
@@ -119,23 +127,23 @@ def in_turn(peers: list[Peer], chosen: Namespace) -> Iterator[Result]:
     """One round."""
     for peer in peers:
         names = [name for name in WORKS if name in chosen.works and not _lacks(peer, name)]
-        quiet, killed = [n for n in names if n != "kills"], [n for n in names if n == "kills"]
-        for some, seconds in ((quiet, 0.0), (killed, EFFECT_SECONDS)):
-            if some:
-                yield from measured(peer, some, chosen.scale, seconds)
+        together = [name for name in names if not WORKS[name].apart]
+        for some in filter(None, (together, *([n] for n in names if WORKS[n].apart))):
+            yield from measured(peer, some, chosen.scale)
 
 
 def _lacks(peer: Peer, work: str) -> bool:
-    return work.removeprefix("many ") in peer.lacks
+    return work in peer.lacks or work.partition(" ")[2] in peer.lacks
 
 
-def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Iterator[Result]:
+def measured(peer: Peer, names: list[str], scale: float) -> Iterator[Result]:
     """Some works of a peer that is started for them."""
+    effect = EFFECT_SECONDS if "kills" in names else 0.0
     with tempfile.TemporaryDirectory(prefix="tidegate-peers-") as folder:
         journal = Journal(Path(folder) / "journal")
         try:
             with running(peer, _place(peer, Path(folder), journal, effect)) as system:
-                stage = works.Stage(peer.name, system, journal)
+                stage = works.Stage(peer, system, journal)
                 list(works.one_effect(stage, int(WARM * min(1.0, scale))))
                 for name in names:
                     yield from told(name, stage, scale)
@@ -145,14 +153,14 @@ def measured(peer: Peer, names: list[str], scale: float, effect: float) -> Itera
 
 def told(name: str, stage: works.Stage, scale: float) -> Iterator[Result]:
     """Measure one work and print its figures; a work that stalls has only its fault."""
-    measure, size = WORKS[name]
-    count = size if measure in (works.idle, works.at_rates, kills) else int(size * scale)
+    work = WORKS[name]
+    count = work.size if work.timed else int(work.size * scale)
     try:
-        results = list(measure(stage, count))
+        results = list(work.measure(stage, count))
     except Stalled as why:
         print(f"{stage.name}, {name}: stalled: {why}", file=sys.stderr)
-        titles = TITLES.get(name, (name,))
-        results = [Result(stage.name, f"{each}, {works.WRONG}", count, "jobs") for each in titles]
+        wrong = (f"{title}, {works.WRONG}" for title in work.titles)
+        results = [Result(stage.name, each, count, "jobs") for each in wrong]
     for each in results:
         if ", of it " not in each.metric:
             print(f"{stage.name}: {each.metric}: {each.value:,} {each.unit}", file=sys.stderr)

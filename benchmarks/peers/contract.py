@@ -8,6 +8,8 @@ from pathlib import Path
 from pwd import struct_passwd
 from typing import Literal
 
+from peers.webhooks import Webhook
+
 Role = Literal["front", "worker", "server", "store"]
 """What a process is for: `server` decides what runs, and `store` keeps what is known (a broker or
 database). One process may do both; then it is the store."""
@@ -36,8 +38,8 @@ class Part:
     env: Mapping[str, str] = field(default_factory=dict)
     owner: struct_passwd | None = None
     """The user that runs the part; None is the user of the benchmark."""
-    unfinished: Callable[[], int] | None = None
-    """How many jobs have not ended, if this part is to be asked, and not the front."""
+    unfinished: Callable[[], list[str]] | None = None
+    """Names the jobs that have not ended, if this part is to be asked, and not the front."""
 
 
 Parts = Callable[[Place], Iterable[Part]]
@@ -47,12 +49,23 @@ made between them (tables, topics) may stand between two of them.
 It raises `Unavailable` for what is not installed."""
 
 
+def event_id(webhook: Webhook) -> str:
+    """The sender's own id, which most peers name the job by."""
+    return webhook.event_id
+
+
+def of_tenant(webhook: Webhook) -> str:
+    """The same with the tenant before it."""
+    return f"{webhook.tenant}:{webhook.event_id}"
+
+
 @dataclass(frozen=True)
 class Peer:
     """One row of the tables.
 
     `packages` are those whose versions are told, from the lock files. `keeps` says what an answered
-    webhook survives. `lacks` tells for a work why the peer has none.
+    webhook survives. `lacks` tells for a work why the peer has none. `named` is what the peer calls
+    the job of a webhook.
     """
 
     name: str
@@ -66,5 +79,6 @@ class Peer:
     lacks: Mapping[str, str] = field(default_factory=dict)
     more_locks: Sequence[Path] = ()
     """Those of its servers, such as a `package-lock.json`."""
+    named: Callable[[Webhook], str] = event_id
     server: Callable[[], str] | None = None
     """Tells name and version of a server that no lock file has."""

@@ -46,8 +46,8 @@ class Takes(Protocol):
         """Start the event's job, or wake the one that waits for it; False for a redelivery."""
         ...
 
-    async def unfinished(self) -> int:
-        """How many jobs have not ended, by the peer's own account."""
+    async def unfinished(self) -> list[str]:
+        """The names of the jobs that have not ended, by the peer's own account."""
         ...
 
 

@@ -111,8 +111,8 @@ class Running:
         """MiB of each part, where processes share a page in equal parts (`Pss`, proc(5))."""
         return {n: sum(map(_resident, family(p.pid))) for n, p in self.processes.items()}
 
-    def unfinished(self) -> int:
-        """How many jobs have not ended, by the peer's own account.
+    def unfinished(self) -> list[str]:
+        """The names of the jobs that have not ended, by the peer's own account.
 
         Raises:
             Stalled: it does not answer.
@@ -123,9 +123,10 @@ class Running:
         except OSError as error:
             raise Stalled(f"nobody says what has not ended: {error}") from error
 
-    def _unfinished(self) -> int:
+    def _unfinished(self) -> list[str]:
         with urlopen(f"http://127.0.0.1:{self.place.port}/unfinished", timeout=30) as answer:
-            return int(json.load(answer)["unfinished"])
+            named: list[str] = json.load(answer)["unfinished"]
+        return named
 
     def show_logs(self) -> None:
         """The end of each part's log, for whoever mends the peer."""

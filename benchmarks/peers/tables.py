@@ -31,25 +31,32 @@ COST: tuple[Column, ...] = (
     ("at 400/s", (f"400/s, {_PROCESSOR}",)),
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
     ("storm, us/webhook", (f"storm, {_PROCESSOR}",)),
-    ("park and wake, a quarter of the wakes at 50/s, us/job", (f"waits, {_PROCESSOR}",)),
+    ("park and wake, us/job", (f"waits, {_PROCESSOR}",)),
     ("fan-out, us/job", (f"fan-out, {_PROCESSOR}",)),
     ("idle, ms/s", ("idle",)),
     ("resident, MiB", ("resident",)),
 )
 STARTS: tuple[Column, ...] = tuple(
-    (f"{what}, ms", (f"{metric} p50", f"{metric} p99"))
-    for what, metric in (
-        *((f"start at {rate}/s", f"{rate}/s, answer to handler") for rate in (50, 200, 400)),
-        ("wake at 50/s", "waits, wake at 50/s"),
+    (
+        f"start at {rate}/s, ms",
+        (f"{rate}/s, answer to handler p50", f"{rate}/s, answer to handler p99"),
     )
+    for rate in (50, 200, 400)
 )
+_OF_SO_MANY = {"2,000": "waits", "20,000": "20,000 waits"}
 WAITS: tuple[Column, ...] = (
-    ("parked/s", ("20,000 waits, parked",)),
-    ("woken/s", ("20,000 waits, woken",)),
-    ("wake at 50/s, ms", tuple(f"20,000 waits, wake at 50/s {cut}" for cut in ("p50", "p99"))),
-    ("park and wake, 500 of the wakes at 50/s, us/job", (f"20,000 waits, {_PROCESSOR}",)),
-    ("resident with 2,000 waits, MiB", ("waits, resident",)),
-    ("with 20,000, MiB", ("20,000 waits, resident",)),
+    ("parked/s of 20,000", ("20,000 waits, parked",)),
+    ("woken/s of 20,000", ("20,000 waits, woken",)),
+    ("park and wake, us/job", (f"20,000 waits, {_PROCESSOR}",)),
+    *(
+        (f"wake beside {many}, ms", (f"{title}, wake at 50/s p50", f"{title}, wake at 50/s p99"))
+        for many, title in _OF_SO_MANY.items()
+    ),
+    ("resident before, MiB", ("waits, resident before",)),
+    *(
+        (f"more with {many}, MiB", (f"{title}, more resident",))
+        for many, title in _OF_SO_MANY.items()
+    ),
 )
 KILLS: tuple[Column, ...] = (
     *((what, (f"kills, {what}",)) for what in ("lost", "doubled effects", "stuck", "run again")),

@@ -18,10 +18,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many events were answered and never ended (`lost`), had their effect more than once
-    (`doubled`), began more than once though they never wait (`repeated`), and were never sent."""
+    """How many events were answered, never ended and are forgotten (`lost`), are unfinished by the
+    peer's own account (`stuck`), had their effect more than once (`doubled`), began more than once
+    though they never wait (`repeated`), and were never sent (`unknown`)."""
 
     lost: int
+    stuck: int
     doubled: int
     repeated: int
     unknown: int
@@ -29,7 +31,7 @@ class Verdict:
     @property
     def wrong(self) -> int:
         """Faults of a run in which nothing was killed."""
-        return self.lost + self.doubled + self.repeated + self.unknown
+        return self.lost + self.stuck + self.doubled + self.repeated + self.unknown
 
 
 class Journal:
@@ -62,15 +64,21 @@ class Journal:
                 found.setdefault(line.event_id, line.at)
         return found
 
-    def verdict(self, answered: Collection[str], sent: Collection[str]) -> Verdict:
-        """Judge the events that were answered, among those that were sent."""
+    def verdict(
+        self, answered: Collection[str], sent: Collection[str], left: Collection[str] = ()
+    ) -> Verdict:
+        """Judge the events that were answered, among those that were sent.
+
+        `left` are those that the peer calls unfinished.
+        """
         counts = {kind: Counter[str]() for kind in ("start", "effect", "woke", "end")}
         for line in self.lines():
             counts[line.kind][line.event_id] += 1
         starts = counts["start"]
         waited = counts["woke"]
         return Verdict(
-            lost=sum(counts["end"][each] == 0 for each in answered),
+            lost=len(set(answered) - counts["end"].keys() - set(left)),
+            stuck=len(set(left)),
             doubled=sum(count > 1 for count in counts["effect"].values()),
             repeated=sum(count > 1 and each not in waited for each, count in starts.items()),
             unknown=len(_roots(starts) - set(sent)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness import Result
@@ -12,14 +12,18 @@ from http_load import Answers, closed, open_loop
 from jobs_run import Meter, Stalled
 from outside import percentiles
 
+from peers.contract import Peer
 from peers.running import Running
-from peers.verdict import Journal
-from peers.webhooks import Webhook, answers, made
+from peers.verdict import Journal, Verdict
+from peers.webhooks import Webhook, made
 
 CONNECTIONS = 32
 POLL_SECONDS = 0.05
 SETTLE_SECONDS = 0.2
-WAKES_A_SECOND = 50.0
+CALM_SECONDS = 0.5
+CALM_WITHIN_SECONDS = 30.0
+CALM_CORES = 0.4
+"""Twice what any peer spends while nothing is to be done."""
 FANS = 3
 PROCESSOR = "processor time"
 WRONG = "wrong"
@@ -31,9 +35,13 @@ Measure = Callable[["Stage", int], Iterator[Result]]
 class Stage:
     """One peer under measurement."""
 
-    name: str
+    peer: Peer
     system: Running
     journal: Journal
+
+    @property
+    def name(self) -> str:
+        return self.peer.name
 
     def sent(self, webhooks: Sequence[Webhook], rate: float = 0.0) -> dict[str, float]:
         """When each event was answered; `rate` a second, or as fast as the answers come.
@@ -64,13 +72,30 @@ class Stage:
                 raise Stalled(f"{found} of {count} lines `{kind}` are there")
             time.sleep(POLL_SECONDS)
 
-    def settled(self, seconds: float = 60.0) -> int:
-        """How many jobs have not ended, once none is left or the time is up."""
+    def settled(self, seconds: float = 60.0) -> list[str]:
+        """What the peer calls unfinished, once that is nothing or the time is up."""
         deadline = time.monotonic() + seconds
         while (left := self.system.unfinished()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         time.sleep(SETTLE_SECONDS)
         return left
+
+    def judged(
+        self, answered: Collection[str], sent: Sequence[Webhook], left: Sequence[str]
+    ) -> Verdict:
+        """What became of these events, of which the peer calls `left` unfinished."""
+        known = {self.peer.named(each): each.event_id for each in sent}
+        unfinished = [known.get(name, name) for name in left]
+        return self.journal.verdict(answered, known.values(), unfinished)
+
+    def calm(self) -> None:
+        """Return once the parts do little, or after half a minute."""
+        deadline, spent = time.monotonic() + CALM_WITHIN_SECONDS, sum(self.system.spent().values())
+        while time.monotonic() < deadline:
+            time.sleep(CALM_SECONDS)
+            before, spent = spent, sum(self.system.spent().values())
+            if spent - before < CALM_CORES * CALM_SECONDS:
+                return
 
 
 def patience(count: int) -> float:
@@ -104,44 +129,8 @@ def at_rates(stage: Stage, seconds: int) -> Iterator[Result]:
         starts = stage.journal.firsts("start")
         took = [starts[each] - at for each, at in answered.items()]
         yield from percentiles(stage.name, f"{rate}/s, answer to handler", took)
-        yield from _processor(stage, f"{rate}/s", spent, len(webhooks))
-        yield _wrong(stage, f"{rate}/s", answered, webhooks, left)
-
-
-def waits(stage: Stage, count: int) -> Iterator[Result]:
-    """Jobs that all wait for an event of their own; then the events, some of them at a rate."""
-    yield from _parked(stage, "waits", count)
-
-
-def many_waits(stage: Stage, count: int) -> Iterator[Result]:
-    """The same with many jobs."""
-    yield from _parked(stage, f"{count:,} waits", count)
-
-
-def _parked(stage: Stage, title: str, count: int) -> Iterator[Result]:
-    """How fast they park and wake, and what the parts keep in memory while all wait."""
-    stage.journal.clear()
-    asked = made("wait.made", count)
-    began, meter = time.time(), Meter(stage.system.spent())
-    answered = stage.sent(asked)
-    stage.until("start", count)
-    parked = count / (max(stage.journal.firsts("start").values()) - began)
-    resident = sum(stage.system.resident().values())
-    wakes = answers(asked)
-    slow = stage.sent(wakes[: min(count // 2, 500)], WAKES_A_SECOND)
-    rest, since = wakes[len(slow) :], time.time()
-    stage.sent(rest)
-    stage.until("end", count)
-    woke = stage.journal.firsts("woke")
-    left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
-    woken = len(rest) / (max(woke.values()) - since)
-    took = [woke[each.removesuffix("-answered")] - at for each, at in slow.items()]
-    yield Result(stage.name, f"{title}, parked", round(parked, 1), "jobs/s")
-    yield Result(stage.name, f"{title}, woken", round(woken, 1), "jobs/s")
-    yield Result(stage.name, f"{title}, resident", round(resident), "MiB")
-    yield from percentiles(stage.name, f"{title}, wake at {WAKES_A_SECOND:g}/s", took)
-    yield from _processor(stage, title, spent, count)
-    yield _wrong(stage, title, answered, asked, left)
+        yield from processor_time(stage, f"{rate}/s", spent, len(webhooks))
+        yield wrong(stage, f"{rate}/s", answered, webhooks, left)
 
 
 def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
@@ -157,7 +146,7 @@ def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
         (event_id, at), *_ = answered.items()
         took.append(stage.journal.firsts("end")[event_id] - at)
         used += sum(spent.values())
-        yield _wrong(stage, "fan-out", answered, asked, left)
+        yield wrong(stage, "fan-out", answered, asked, left)
     yield Result(stage.name, f"fan-out of {jobs:,}", round(statistics.median(took), 2), "s")
     each = round(used / FANS / jobs * 1e6)
     yield Result(stage.name, f"fan-out, {PROCESSOR}", each, "us/job")
@@ -175,8 +164,8 @@ def storm(stage: Stage, count: int) -> Iterator[Result]:
     took = time.time() - began
     left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
     yield Result(stage.name, "storm", round(3 * count / took, 1), "webhooks/s")
-    yield from _processor(stage, "storm", spent, 3 * count)
-    yield _wrong(stage, "storm", answered, webhooks, left)
+    yield from processor_time(stage, "storm", spent, 3 * count)
+    yield wrong(stage, "storm", answered, webhooks, left)
 
 
 def idle(stage: Stage, seconds: int) -> Iterator[Result]:
@@ -200,12 +189,14 @@ def _flood(stage: Stage, title: str, webhooks: Sequence[Webhook]) -> Iterator[Re
     left, (spent, others) = stage.settled(), meter.read(stage.system.spent(), 0)
     took = max(stage.journal.firsts("end").values()) - began
     yield Result(stage.name, title, round(len(webhooks) / took, 1), "jobs/s")
-    yield from _processor(stage, title, spent, len(webhooks))
+    yield from processor_time(stage, title, spent, len(webhooks))
     yield Result(stage.name, f"{title}, busy with others", round(others, 2), "cores")
-    yield _wrong(stage, title, answered, webhooks, left)
+    yield wrong(stage, title, answered, webhooks, left)
 
 
-def _processor(stage: Stage, title: str, spent: dict[str, float], count: int) -> Iterator[Result]:
+def processor_time(
+    stage: Stage, title: str, spent: dict[str, float], count: int
+) -> Iterator[Result]:
     """Microseconds of all parts for each, and of each part; the sender's are left out."""
     own = {part: seconds for part, seconds in spent.items() if part != "load"}
     each = round(sum(own.values()) / count * 1e6)
@@ -214,11 +205,16 @@ def _processor(stage: Stage, title: str, spent: dict[str, float], count: int) ->
         yield Result(stage.name, f"{title}, of it {part}", round(seconds / count * 1e6), "us/job")
 
 
-def _wrong(
-    stage: Stage, title: str, answered: dict[str, float], sent: Sequence[Webhook], left: int
+def wrong(
+    stage: Stage,
+    title: str,
+    answered: Collection[str],
+    sent: Sequence[Webhook],
+    left: Sequence[str],
 ) -> Result:
-    verdict = stage.journal.verdict(answered.keys(), {each.event_id for each in sent})
-    return Result(stage.name, f"{title}, {WRONG}", verdict.wrong + left, "jobs")
+    """How many faults the checker found; a work that has one has no figure."""
+    found = stage.judged(answered, sent, left).wrong
+    return Result(stage.name, f"{title}, {WRONG}", found, "jobs")
 
 
 def _check(found: Answers, count: int) -> None:

@@ -6,37 +6,49 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from peers.contract import Place
+from peers.every import EVERY
+from peers.running import Running
 from peers.verdict import Journal, Verdict
+from peers.webhooks import made
+from peers.works import Stage
 
 SENT = ("a", "b")
 CLEAN = ("start a", "effect a", "end a", "start b", "effect b", "end b")
 
 
 def judged(
-    folder: Path, lines: Sequence[str], answered: Sequence[str] = SENT, sent: Sequence[str] = SENT
+    folder: Path,
+    lines: Sequence[str],
+    answered: Sequence[str] = SENT,
+    sent: Sequence[str] = SENT,
+    left: Sequence[str] = (),
 ) -> Verdict:
     """What the checker says of a journal with these lines, a second apart."""
     journal = Journal(folder / "journal")
     text = "".join(f"{line} {moment}.5\n" for moment, line in enumerate(lines))
     journal.path.write_text(text)
-    return journal.verdict(answered, sent)
+    return journal.verdict(answered, sent, left)
 
 
 def test_a_run_without_faults_is_clean(tmp_path: Path) -> None:
     verdict = judged(tmp_path, CLEAN)
-    assert verdict == Verdict(lost=0, doubled=0, repeated=0, unknown=0)
+    assert verdict == Verdict(lost=0, stuck=0, doubled=0, repeated=0, unknown=0)
     assert verdict.wrong == 0
 
 
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
-        (CLEAN[:-1], Verdict(lost=1, doubled=0, repeated=0, unknown=0)),
-        (CLEAN[:3], Verdict(lost=1, doubled=0, repeated=0, unknown=0)),
-        ((*CLEAN, "effect a"), Verdict(lost=0, doubled=1, repeated=0, unknown=0)),
-        ((*CLEAN, "effect a", "effect a"), Verdict(lost=0, doubled=1, repeated=0, unknown=0)),
-        (("start a", *CLEAN), Verdict(lost=0, doubled=0, repeated=1, unknown=0)),
-        ((*CLEAN, "start c", "end c"), Verdict(lost=0, doubled=0, repeated=0, unknown=1)),
+        (CLEAN[:-1], Verdict(lost=1, stuck=0, doubled=0, repeated=0, unknown=0)),
+        (CLEAN[:3], Verdict(lost=1, stuck=0, doubled=0, repeated=0, unknown=0)),
+        ((*CLEAN, "effect a"), Verdict(lost=0, stuck=0, doubled=1, repeated=0, unknown=0)),
+        (
+            (*CLEAN, "effect a", "effect a"),
+            Verdict(lost=0, stuck=0, doubled=1, repeated=0, unknown=0),
+        ),
+        (("start a", *CLEAN), Verdict(lost=0, stuck=0, doubled=0, repeated=1, unknown=0)),
+        ((*CLEAN, "start c", "end c"), Verdict(lost=0, stuck=0, doubled=0, repeated=0, unknown=1)),
     ],
     ids=["no end", "no start", "two effects", "three effects", "two starts", "never sent"],
 )
@@ -62,3 +74,28 @@ def test_a_child_belongs_to_the_event_that_it_is_named_after(tmp_path: Path) -> 
     assert judged(tmp_path, [*CLEAN, *children]).wrong == 0
     assert judged(tmp_path, [*CLEAN, *children, "start a/1"]).repeated == 1
     assert judged(tmp_path, [*CLEAN, "start c/0", "start c/1"]).unknown == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "found"),
+    [
+        (["b"], Verdict(lost=0, stuck=1, doubled=0, repeated=0, unknown=0)),
+        (["a"], Verdict(lost=1, stuck=1, doubled=0, repeated=0, unknown=0)),
+        (["c"], Verdict(lost=1, stuck=1, doubled=0, repeated=0, unknown=0)),
+    ],
+    ids=["it knows the one without an end", "another that has ended", "one that nobody sent"],
+)
+def test_only_a_job_that_the_peer_calls_unfinished_is_stuck_and_not_lost(
+    tmp_path: Path, left: Sequence[str], found: Verdict
+) -> None:
+    assert judged(tmp_path, CLEAN[:-1], left=left) == found
+
+
+def test_a_peer_names_jobs_its_own_way(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    webhooks = made("effect.made", 2)
+    for peer in EVERY.values():
+        stage = Stage(peer, Running(Place(tmp_path, 0, {}, {})), journal)
+        left = [peer.named(webhooks[0])]
+        found = stage.judged({each.event_id for each in webhooks}, webhooks, left)
+        assert (found.lost, found.stuck) == (1, 1), peer.name

@@ -13,8 +13,8 @@ from peers.absurd.tasks import QUEUE
 from peers.front import Event, serve
 
 _UNFINISHED = """
-    SELECT count(*) FROM (
-        SELECT state FROM absurd.t_default UNION ALL SELECT state FROM absurd.t_children
+    SELECT idempotency_key FROM (
+        TABLE absurd.t_default UNION ALL TABLE absurd.t_children
     ) AS tasks WHERE state IN ('pending', 'running', 'sleeping')
 """
 
@@ -39,10 +39,10 @@ class Front:
                 await app.spawn(event.work, _params(event), queue=QUEUE, idempotency_key=key)
         return True
 
-    async def unfinished(self) -> int:
+    async def unfinished(self) -> list[str]:
         async with self._pool.connection() as connection:
-            found: Any = await (await connection.execute(_UNFINISHED)).fetchone()
-        return int(found[0])
+            found: Any = await (await connection.execute(_UNFINISHED)).fetchall()
+        return [key for (key,) in found]
 
 
 def _params(event: Event) -> dict[str, Any]:

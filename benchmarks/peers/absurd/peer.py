@@ -12,7 +12,7 @@ from pathlib import Path
 
 from contenders.environments import python_with
 
-from peers.contract import Part, Peer, Place
+from peers.contract import Part, Peer, Place, of_tenant
 from peers.servers import listening, postgres, postgres_version, run
 
 LOCK = Path(__file__).with_name("requirements.lock")
@@ -43,6 +43,7 @@ PEER = Peer(
     parts,
     packages=("absurd-sdk", "absurdctl", "psycopg", "aiohttp"),
     lock=LOCK,
+    named=of_tenant,
     server=postgres_version,
     licence="Apache-2.0",
     keeps="SIGKILL of PostgreSQL, not a loss of power (fsync=off)",

@@ -5,8 +5,10 @@ A front that is killed between the two loses the job: the vendor's next delivery
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from base64 import b64decode
 from typing import Any
 
 import redis.asyncio as redis
@@ -31,10 +33,11 @@ class Front:
         _TASKS[event.work].delay(event.id, event.body, *more)
         return True
 
-    async def unfinished(self) -> int:
-        waiting: int = await self._redis.llen("celery")
-        taken: int = await self._redis.hlen("unacked")
-        return waiting + taken
+    async def unfinished(self) -> list[str]:
+        waiting: Any = await self._redis.lrange("celery", 0, -1)
+        taken: Any = await self._redis.hvals("unacked")
+        messages = [*map(json.loads, waiting), *(json.loads(each)[0] for each in taken)]
+        return [str(json.loads(b64decode(each["body"]))[0][0]) for each in messages]
 
 
 if __name__ == "__main__":

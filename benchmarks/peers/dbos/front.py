@@ -53,19 +53,19 @@ class Front:
         )
         return True
 
-    async def unfinished(self) -> int:
+    async def unfinished(self) -> list[str]:
         left = await self._client.list_workflows_async(
             status=["ENQUEUED", "PENDING"], load_input=False, load_output=False
         )
-        return len(left)
+        return [each.workflow_id for each in left]
 
 
 def _own(event: Event) -> str:
-    return f"{event.tenant}/{event.id}"
+    return f"{event.tenant}:{event.id}"
 
 
 def _waiting(event: Event) -> str:
-    return f"{event.tenant}/{event.subject}"
+    return f"{event.tenant}:{event.subject}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _TASKS: dict[str, Any] = {"plain": plain, "effect": with_effect}
 _TABLE = "CREATE TABLE IF NOT EXISTS seen (key text PRIMARY KEY, at timestamptz DEFAULT now())"
 _SEEN = "INSERT INTO seen (key) VALUES (%s) ON CONFLICT DO NOTHING"
 _UNFINISHED = """
-    SELECT count(*) FROM procrastinate_jobs
+    SELECT args->>'event_id' FROM procrastinate_jobs
     WHERE status IN ('todo', 'doing') AND task_name <> 'retry_stalled_jobs'
 """
 
@@ -39,10 +39,10 @@ class Front:
             await job.defer_async(event_id=event.id, body=event.body)
         return True
 
-    async def unfinished(self) -> int:
+    async def unfinished(self) -> list[str]:
         async with self._pool.connection() as connection:
-            found: Any = await (await connection.execute(_UNFINISHED)).fetchone()
-        return int(found[0])
+            found: Any = await (await connection.execute(_UNFINISHED)).fetchall()
+        return [event_id for (event_id,) in found]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, ClientTimeout
 
 from peers.front import Event, serve
 
-_UNFINISHED = "SELECT count(*) AS jobs FROM sys_invocation_status WHERE status <> 'completed'"
+_UNFINISHED = "SELECT idempotency_key FROM sys_invocation_status WHERE status <> 'completed'"
 _TIMEOUT = ClientTimeout(total=5)
 """As the vendor has it: what nobody waits for any more must not burden a server that starts."""
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -33,10 +33,11 @@ class Front:
         async with self._ingress.post(path, data=event.body, headers=headers) as answer:
             return bool((await answer.json())["status"] == "Accepted")
 
-    async def unfinished(self) -> int:
+    async def unfinished(self) -> list[str]:
         asked = {"query": _UNFINISHED}
         async with self._admin.post("/query", json=asked, headers=_JSON) as answer:
-            return int((await answer.json())["rows"][0]["jobs"])
+            rows = (await answer.json())["rows"]
+        return [row.get("idempotency_key") or "" for row in rows]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 from contenders.environments import node, python_with
 
-from peers.contract import Part, Peer, Place
+from peers.contract import Part, Peer, Place, of_tenant
 from peers.servers import listening, of
 from streams.broker.ports import pick_free
 
@@ -113,6 +113,7 @@ PEER = Peer(
     parts,
     packages=(SERVER, "restate-sdk", "granian", "aiohttp"),
     lock=LOCK,
+    named=of_tenant,
     more_locks=(HERE / "package-lock.json",),
     licence="BSL (server), MIT (SDK)",
     keeps="SIGKILL of Restate, not a loss of power (its log without fsync)",

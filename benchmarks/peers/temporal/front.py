@@ -33,9 +33,9 @@ class Front:
         more = [event.jobs] if event.work == "fan" else []
         return await self._start(event.work, event.id, [body, *more])
 
-    async def unfinished(self) -> int:
-        found = await self._client.count_workflows('ExecutionStatus = "Running"')
-        return int(found.count)
+    async def unfinished(self) -> list[str]:
+        running = self._client.list_workflows('ExecutionStatus = "Running"')
+        return [each.id async for each in running]
 
     async def _start(self, workflow: str, name: str, given: Sequence[Any]) -> bool:
         try:

@@ -25,11 +25,13 @@ from urllib.request import Request, urlopen
 from sources import create_sources
 
 from peers.contract import Part, Peer, Place, Role
+from peers.webhooks import Webhook
 from streams.broker.jars import kafka_version
 from streams.broker.ports import HOST, pick_free
 from streams.broker.status import read_status
 from streams.dev.credentials import credentials
 from streams.dev.layout import Layout, Member, command, environment, held, members, waves
+from streams.serde.ids import event_job_id
 from streams.serde.job_states import LIVE
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
@@ -99,13 +101,17 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _unfinished(url: str) -> int:
+def _unfinished(url: str) -> list[str]:
     """The jobs that the operator lists in a state that is no end, also those in `needs_review`.
 
     What it has not read yet it does not list; but of a work that goes on it has read some jobs'
     beginning and not their end.
     """
-    return sum(len(_page(url, status)) for status in LIVE)
+    return [str(job["job_id"]) for status in LIVE for job in _page(url, status)]
+
+
+def _named(webhook: Webhook) -> str:
+    return event_job_id(webhook.tenant, "bench", webhook.event_id)
 
 
 def _page(url: str, status: str) -> list[Any]:
@@ -122,6 +128,7 @@ FUSED = Peer(
     parts,
     packages=("confluent-kafka", "aiohttp", "uvloop"),
     lock=Path(__file__).parents[3] / "requirements.lock",
+    named=_named,
     server=lambda: f"Tidegate {version('tidegate')}, Kafka {kafka_version()}",
     licence="Apache-2.0",
     keeps="SIGKILL of Kafka, not a loss of power (one node, which leaves the disk to the system)",
