@@ -38,6 +38,12 @@ class Answers:
     spent: float = 0.0
 
     @property
+    def began(self) -> float:
+        """When the first request was sent, in seconds since the epoch."""
+        times = zip(self.bodies, self.latencies, strict=True)
+        return min(moment - took for (moment, _), took in times)
+
+    @property
     def rate(self) -> float:
         """Answers a second."""
         return len(self.latencies) / self.took

@@ -5,11 +5,10 @@ They run on processes that have done nothing else, so that memory is theirs alon
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Sequence
 
 from harness import Result
-from jobs_run import Meter, Seconds
+from jobs_run import Meter, Seconds, difference
 from outside import percentiles
 
 from peers.webhooks import Webhook, answers, made
@@ -33,13 +32,13 @@ def _parked(stage: Stage, title: str, count: int) -> Iterator[Result]:
     """How fast they park and wake, and what the parts keep in memory before and while all wait."""
     stage.journal.clear()
     asked = made("wait.made", count)
-    before = sum(stage.system.resident().values())
-    began, meter = time.time(), Meter(stage.system.spent())
-    answered = stage.sent(asked)
+    before, resting = sum(stage.system.resident().values()), stage.busy()
+    meter = Meter(stage.system.spent())
+    sent = stage.sent(asked)
     stage.until("start", count)
-    stage.calm()
-    parking, _ = meter.read(stage.system.spent(), 0)
-    parked = count / (max(stage.journal.firsts("start").values()) - began)
+    rested = stage.calm(resting)
+    parking = difference(rested, meter.read(stage.system.spent(), 0)[0])
+    parked = count / (max(stage.journal.firsts("start").values()) - sent.began)
     resident = sum(stage.system.resident().values())
     yield Result(stage.name, f"{title}, parked", round(parked, 1), "jobs/s")
     yield Result(stage.name, f"{title}, resident before", round(before), "MiB")
@@ -50,12 +49,12 @@ def _parked(stage: Stage, title: str, count: int) -> Iterator[Result]:
     waking, left = yield from _woken(stage, title, rest)
     spent = {part: parking[part] / count + waking[part] / len(rest) for part in waking}
     yield from processor_time(stage, title, spent, 1)
-    yield wrong(stage, title, answered, asked, left)
+    yield wrong(stage, title, sent.answered, asked, left)
 
 
 def _woken_slowly(stage: Stage, title: str, wakes: Sequence[Webhook]) -> Iterator[Result]:
     """How long each wake takes while the others wait."""
-    sent = stage.sent(wakes, WAKES_A_SECOND)
+    sent = stage.sent(wakes, WAKES_A_SECOND).answered
     stage.until("end", len(wakes))
     woke = stage.journal.firsts("woke")
     took = [woke[each.removesuffix("-answered")] - at for each, at in sent.items()]
@@ -67,8 +66,8 @@ def _woken(
 ) -> Generator[Result, None, tuple[Seconds, list[str]]]:
     """How fast all others wake; returns what that took, and what has not ended."""
     ended = stage.journal.count("end")
-    since, meter = time.time(), Meter(stage.system.spent())
-    stage.sent(wakes)
+    meter = Meter(stage.system.spent())
+    since = stage.sent(wakes).began
     stage.until("end", ended + len(wakes))
     left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
     took = max(stage.journal.firsts("woke").values()) - since

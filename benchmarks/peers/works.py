@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness import Result
 from http_load import Answers, closed, open_loop
-from jobs_run import Meter, Stalled
+from jobs_run import Meter, Seconds, Stalled
 from outside import percentiles
 
 from peers.contract import Peer
@@ -22,13 +22,20 @@ POLL_SECONDS = 0.05
 SETTLE_SECONDS = 0.2
 CALM_SECONDS = 0.5
 CALM_WITHIN_SECONDS = 30.0
-CALM_CORES = 0.4
-"""Twice what any peer spends while nothing is to be done."""
+CALM_CORES = 0.2
 FANS = 3
 PROCESSOR = "processor time"
 WRONG = "wrong"
 
 Measure = Callable[["Stage", int], Iterator[Result]]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """When the first webhook was sent, and when each event was answered."""
+
+    began: float
+    answered: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,8 @@ class Stage:
     def name(self) -> str:
         return self.peer.name
 
-    def sent(self, webhooks: Sequence[Webhook], rate: float = 0.0) -> dict[str, float]:
-        """When each event was answered; `rate` a second, or as fast as the answers come.
+    def sent(self, webhooks: Sequence[Webhook], rate: float = 0.0) -> Sent:
+        """Send all of them, `rate` a second, or as fast as the answers come.
 
         Raises:
             Stalled: one was refused.
@@ -57,7 +64,8 @@ class Stage:
             found = closed(port, requests, CONNECTIONS, patience(len(requests)))
         _check(found, len(requests))
         at = zip(found.numbers, found.bodies, strict=True)
-        return {webhooks[number].event_id: moment for number, (moment, _) in at}
+        answered = {webhooks[number].event_id: moment for number, (moment, _) in at}
+        return Sent(found.began, answered)
 
     def until(self, kind: str, count: int) -> None:
         """Return once so many lines of a kind are there.
@@ -88,14 +96,24 @@ class Stage:
         unfinished = [known.get(name, name) for name in left]
         return self.journal.verdict(answered, known.values(), unfinished)
 
-    def calm(self) -> None:
-        """Return once the parts do little, or after half a minute."""
-        deadline, spent = time.monotonic() + CALM_WITHIN_SECONDS, sum(self.system.spent().values())
-        while time.monotonic() < deadline:
-            time.sleep(CALM_SECONDS)
-            before, spent = spent, sum(self.system.spent().values())
-            if spent - before < CALM_CORES * CALM_SECONDS:
-                return
+    def busy(self) -> Seconds:
+        """How many cores each part uses just now."""
+        before = self.system.spent()
+        time.sleep(CALM_SECONDS)
+        after = self.system.spent()
+        return {part: (after[part] - before[part]) / CALM_SECONDS for part in after}
+
+    def calm(self, resting: Seconds) -> Seconds:
+        """Return once the parts use little more than at rest, or after half a minute.
+
+        What it returns is what they would have spent meanwhile at rest.
+        """
+        began, enough = time.monotonic(), sum(resting.values()) + CALM_CORES
+        while sum(self.busy().values()) > enough:
+            if time.monotonic() > began + CALM_WITHIN_SECONDS:
+                break
+        waited = time.monotonic() - began
+        return {part: cores * waited for part, cores in resting.items()}
 
 
 def patience(count: int) -> float:
@@ -123,7 +141,7 @@ def at_rates(stage: Stage, seconds: int) -> Iterator[Result]:
         stage.journal.clear()
         webhooks = made("plain.made", rate * seconds)
         meter = Meter(stage.system.spent())
-        answered = stage.sent(webhooks, rate)
+        answered = stage.sent(webhooks, rate).answered
         stage.until("end", len(webhooks))
         left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
         starts = stage.journal.firsts("start")
@@ -140,7 +158,7 @@ def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
         stage.journal.clear()
         asked = made("fan.made", 1, jobs)
         meter = Meter(stage.system.spent())
-        answered = stage.sent(asked)
+        answered = stage.sent(asked).answered
         stage.until("end", jobs + 1)
         left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
         (event_id, at), *_ = answered.items()
@@ -156,16 +174,14 @@ def storm(stage: Stage, count: int) -> Iterator[Result]:
     """Events with one effect each, and all of them twice more, as a vendor that replays days."""
     stage.journal.clear()
     webhooks = made("effect.made", count)
-    began, meter = time.time(), Meter(stage.system.spent())
-    answered = stage.sent(webhooks)
-    for _ in range(2):
-        stage.sent(webhooks)
+    meter = Meter(stage.system.spent())
+    sent = stage.sent(webhooks * 3)
     stage.until("end", count)
-    took = time.time() - began
+    took = time.time() - sent.began
     left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
     yield Result(stage.name, "storm", round(3 * count / took, 1), "webhooks/s")
     yield from processor_time(stage, "storm", spent, 3 * count)
-    yield wrong(stage, "storm", answered, webhooks, left)
+    yield wrong(stage, "storm", sent.answered, webhooks, left)
 
 
 def idle(stage: Stage, seconds: int) -> Iterator[Result]:
@@ -183,15 +199,15 @@ def idle(stage: Stage, seconds: int) -> Iterator[Result]:
 def _flood(stage: Stage, title: str, webhooks: Sequence[Webhook]) -> Iterator[Result]:
     """As many jobs as one can, from the first one sent to the last one's end."""
     stage.journal.clear()
-    began, meter = time.time(), Meter(stage.system.spent())
-    answered = stage.sent(webhooks)
+    meter = Meter(stage.system.spent())
+    sent = stage.sent(webhooks)
     stage.until("end", len(webhooks))
     left, (spent, others) = stage.settled(), meter.read(stage.system.spent(), 0)
-    took = max(stage.journal.firsts("end").values()) - began
+    took = max(stage.journal.firsts("end").values()) - sent.began
     yield Result(stage.name, title, round(len(webhooks) / took, 1), "jobs/s")
     yield from processor_time(stage, title, spent, len(webhooks))
     yield Result(stage.name, f"{title}, busy with others", round(others, 2), "cores")
-    yield wrong(stage, title, answered, webhooks, left)
+    yield wrong(stage, title, sent.answered, webhooks, left)
 
 
 def processor_time(
