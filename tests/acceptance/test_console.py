@@ -15,6 +15,7 @@ from support.conditions import eventually
 from support.console_walk import Person
 from support.dev_process import Dev, start, stop
 
+from streams.cli.api_client import CallFailed
 from streams.console.screens import SCREENS
 
 pytestmark = pytest.mark.broker
@@ -63,9 +64,19 @@ def until(dev: Dev, job_id: str, *statuses: str) -> dict[str, Any]:
 
 
 def died(dev: Dev, order: int) -> str:
+    """A job whose dead letter is shown, too: its topic is read apart from that of the jobs."""
     job_id = submitted(dev, "refund", order_id=order)
     until(dev, job_id, "failed")
+    eventually(lambda: has_letter(dev, job_id), what=f"the dead letter of {job_id}")
     return job_id
+
+
+def has_letter(dev: Dev, job_id: str) -> bool:
+    try:
+        dev.api("GET", f"/v1/dlq/{job_id}")
+    except CallFailed:
+        return False
+    return True
 
 
 def test_from_the_overview_to_why_a_job_died_and_its_replay(dev: Dev, person: Person) -> None:

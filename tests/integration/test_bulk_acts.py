@@ -142,6 +142,18 @@ def commands(cluster: Cluster) -> Iterator[Command]:
     return (COMMAND.decode(each.value()) for each in cluster.read("jobs.commands"))
 
 
+def test_a_letter_whose_job_is_shown_later_than_itself_is_selected(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    jobs = dead(300)
+    cluster.write(*(make_letter(job) for job in jobs))
+    operator.shows("/v1/dlq/job_acme_299")
+    cluster.write(*jobs)
+    for action in (REPLAY, REPLAY | {"action": "dead_letters.edit", "params": {"patch": {}}}):
+        plan = operator.send("POST", "/v1/bulk", action | {"dry_run": True})
+        assert "job_purged" not in [each["reason"] for each in plan["excluded"]]
+
+
 def test_what_arrives_after_the_request_is_not_taken(
     cluster: Cluster, operator: RunningOperator
 ) -> None:

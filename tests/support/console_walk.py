@@ -63,9 +63,15 @@ class Person:
         found.click()
 
     def note(self, text: str) -> None:
-        """Type into the note that can be seen."""
+        """Type into the note that can be seen, once there is one."""
+        self.waits(lambda: self._noted(text), "a note to type into")
+
+    def _noted(self, text: str) -> bool:
         notes = self.browser.find_elements(By.CSS_SELECTOR, "textarea[required]")
-        next(each for each in notes if each.is_displayed()).send_keys(text)
+        seen = next((each for each in notes if each.is_displayed()), None)
+        if seen is not None:
+            seen.send_keys(text)
+        return seen is not None
 
     def type(self, keys: str) -> None:
         """Press keys on the page, in no field."""

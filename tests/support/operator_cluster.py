@@ -455,15 +455,21 @@ class RunningOperator:
 
     def shows(self, path: str, **expected: Any) -> dict[str, Any]:
         """The object at a path, once its members are as expected."""
+        last = Any
 
         def matching() -> dict[str, Any] | None:
+            nonlocal last
             try:
-                found = self.get(path)
-            except CallFailed:
+                last = self.get(path)
+            except CallFailed as error:
+                last = error
                 return None
-            return found if found.items() >= expected.items() else None
+            return last if last.items() >= expected.items() else None
 
-        return eventually(matching, what=f"{path} shows {expected}")
+        try:
+            return eventually(matching, what=f"{path} shows {expected}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it shows {last}") from None
 
 
 @contextmanager

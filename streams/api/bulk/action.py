@@ -75,6 +75,8 @@ class Action:
     params: type[Body] = NoParams
     check: Callable[[AppState, Any], None] = lambda _state, _params: None
     """Refuses parameters that cannot be meant."""
+    beside: tuple[str, ...] = ()
+    """Further topics whose rows `columns` reads: what is selected needs them as new as its own."""
 
     def rows(self, connection: sqlite3.Connection, chosen: Body, most: int) -> Iterator[Row]:
         """Yield the rows that a filter selects, `most` of them at most."""

@@ -153,6 +153,7 @@ REPLAY = Action(
     condition=_condition,
     excludes=_not_replayable,
     deal=_replay,
+    beside=("jobs",),
 )
 EDIT = Action(
     name="dead_letters.edit",
@@ -164,6 +165,7 @@ EDIT = Action(
     excludes=_not_editable,
     deal=_edit,
     params=EditParams,
+    beside=("jobs",),
 )
 DISCARD = Action(
     name="dead_letters.discard",

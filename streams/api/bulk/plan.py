@@ -95,14 +95,19 @@ async def planned(state: AppState, wanted: BulkRequest) -> Plan:
     chosen, params = wanted.chosen(action), wanted.parameters(action)
     action.check(state, params)
     topic = action.table.topic
-    places = [(topic, n) for n in range(state.topology.topics[topic].partitions)]
-    await state.read_barrier(*places)
+    await state.read_barrier(
+        *((t, n) for t in (topic, *action.beside) for n in _partitions(state, t))
+    )
     digest = hashlib.sha256(wanted.digest() + ids.new_id("plan").encode()).digest()
     items, excluded = await state.query(
         lambda db: _selected(db, state, action, (chosen, params), digest)
     )
-    positions = {str(n): state.follower.folded((topic, n)) for _, n in places}
+    positions = {str(n): state.follower.folded((topic, n)) for n in _partitions(state, topic)}
     return Plan(items, excluded, positions, digest)
+
+
+def _partitions(state: AppState, topic: str) -> range:
+    return range(state.topology.topics[topic].partitions)
 
 
 def _selected(
