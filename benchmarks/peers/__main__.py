@@ -10,7 +10,7 @@ each kind of process with SIGKILL under a steady load. A figure is the median of
 are the sum. A work in which the checker found a fault has no figure. `--keep` publishes the rounds
 under a name, in the place of those that had it before, and draws the tables of docs/compared.md and
 of the README from all rounds that are published; `--draw` only draws them. `--sweep` tries a peer's
-settings one by one.
+settings one by one; it keeps its rounds apart, where no table takes them from.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def measure(chosen: Namespace) -> None:
         rounds.append(list(in_turn(peers, chosen)))
         run = run_of(rounds, peers, command)
         if chosen.keep:
-            run.keep(chosen.keep)
+            run.keep(f"sweeps/{chosen.keep}" if chosen.sweep else chosen.keep)
             draw_all()
     found = standings([run])
     if chosen.json:

@@ -38,8 +38,9 @@ class Part:
     env: Mapping[str, str] = field(default_factory=dict)
     owner: struct_passwd | None = None
     """The user that runs the part; None is the user of the benchmark."""
-    unfinished: Callable[[], list[str]] | None = None
-    """Names the jobs that have not ended, if this part is to be asked, and not the front."""
+    unfinished: Callable[[], Mapping[str, str]] | None = None
+    """Names the jobs that have not ended, each with its state, if this part is to be asked, and not
+    the front."""
 
 
 Parts = Callable[[Place], Iterable[Part]]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -54,8 +55,12 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
         raise errors.exceptions[0] from errors
     verdict = stage.judged(sent.answered, webhooks, left)
     figures = {"lost": verdict.lost, "doubled effects": verdict.doubled, "stuck": verdict.stuck}
-    for title, value in {**figures, "run again": verdict.repeated}.items():
-        yield Result(stage.name, f"kills, {title}", value, "jobs")
+    for title, found in {**figures, "run again": verdict.repeated}.items():
+        yield Result(stage.name, f"kills, {title}", len(found), "jobs")
+        for role, count in _cut_off(stage, sent, found).items():
+            yield Result(stage.name, f"kills, {title}, of it after {role}", count, "jobs")
+    for state, count in Counter(left.values()).items():
+        yield Result(stage.name, f"kills, stuck, of it {state}", count, "jobs")
     yield Result(stage.name, "kills, unanswered", count - len(sent.answered), "webhooks")
     for role, seconds in _moves_again(stage, sent).items():
         again = round(statistics.median(seconds), 1)
@@ -63,7 +68,7 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     yield Result(stage.name, "kills, last end", round(_last_end(stage, sent), 1), "s")
 
 
-async def _supervised(stage: Stage, webhooks: Sequence[Webhook]) -> tuple[Sent, list[str]]:
+async def _supervised(stage: Stage, webhooks: Sequence[Webhook]) -> tuple[Sent, Mapping[str, str]]:
     """All of it until the end, and what the peer calls unfinished then."""
     async with asyncio.TaskGroup() as tasks:
         kept = [tasks.create_task(_keep(stage, part)) for part in stage.system.parts.values()]
@@ -120,7 +125,7 @@ async def _kill_all(stage: Stage, sent: Sent, began: float) -> None:
             stage.system.kill(part)
 
 
-def _await_the_end(stage: Stage, sent: Sent) -> list[str]:
+def _await_the_end(stage: Stage, sent: Sent) -> Mapping[str, str]:
     """What the peer calls unfinished, once all answered jobs ended or the patience is over."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -129,6 +134,18 @@ def _await_the_end(stage: Stage, sent: Sent) -> list[str]:
             break
         time.sleep(POLL_SECONDS * 10)
     return stage.settled(seconds=0 if time.monotonic() >= deadline else 30)
+
+
+def _cut_off(stage: Stage, sent: Sent, event_ids: Iterable[str]) -> Mapping[Role, int]:
+    """How many of these events each role's kills cut off, as far as times can tell.
+
+    That is the first kill after the handler began, or after the answer if it never did.
+    """
+    starts = sent.answered | stage.journal.firsts("start")
+    found = Counter(dict.fromkeys((role for role, _ in sent.killed), 0))
+    for each in event_ids:
+        found.update([role for role, at in sent.killed if at > starts.get(each, at)][:1])
+    return found
 
 
 def _moves_again(stage: Stage, sent: Sent) -> dict[Role, list[float]]:

@@ -29,10 +29,11 @@ class Run:
 
     def keep(self, name: str) -> None:
         """Publish the figures, in the place of those that had this name."""
-        KEPT.mkdir(exist_ok=True)
+        file = KEPT / f"{name}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
         head = {"when": self.when, "versions": self.versions}
         lines = [json.dumps(each) for each in (head, *map(asdict, self.results))]
-        (KEPT / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        file.write_text("\n".join(lines) + "\n")
 
 
 @dataclass(frozen=True)

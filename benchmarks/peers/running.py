@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.request import urlopen
@@ -111,8 +111,8 @@ class Running:
         """MiB of each part, where processes share a page in equal parts (`Pss`, proc(5))."""
         return {n: sum(map(_resident, family(p.pid))) for n, p in self.processes.items()}
 
-    def unfinished(self) -> list[str]:
-        """The names of the jobs that have not ended, by the peer's own account.
+    def unfinished(self) -> Mapping[str, str]:
+        """The jobs that have not ended, each with its state, by the peer's own account.
 
         Raises:
             Stalled: it does not answer.
@@ -123,10 +123,10 @@ class Running:
         except OSError as error:
             raise Stalled(f"nobody says what has not ended: {error}") from error
 
-    def _unfinished(self) -> list[str]:
+    def _unfinished(self) -> dict[str, str]:
         with urlopen(f"http://127.0.0.1:{self.place.port}/unfinished", timeout=30) as answer:
             named: list[str] = json.load(answer)["unfinished"]
-        return named
+        return dict.fromkeys(named, "unfinished")
 
     def show_logs(self) -> None:
         """The end of each part's log, for whoever mends the peer."""

@@ -43,7 +43,7 @@ STARTS: tuple[Column, ...] = tuple(
     )
     for rate in (50, 200, 400)
 )
-_OF_SO_MANY = {"2,000": "waits", "20,000": "20,000 waits"}
+_OF_SO_MANY = {"2,000": "waits", "20,000": "20,000 waits", "100,000": "100,000 waits"}
 WAITS: tuple[Column, ...] = (
     ("parked/s of 20,000", ("20,000 waits, parked",)),
     ("woken/s of 20,000", ("20,000 waits, woken",)),
@@ -65,6 +65,11 @@ KILLS: tuple[Column, ...] = (
         for role in ("worker", "server", "store", "front")
     ),
 )
+_FAULTS = ("lost", "doubled effects", "stuck")
+CUT_OFF: tuple[Column, ...] = tuple(
+    (f"by {role}", tuple(f"kills, {what}, of it after {role}" for what in _FAULTS))
+    for role in ("worker", "server", "store", "front")
+)
 FIRST: tuple[Column, ...] = (
     *SPEED[:2],
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
@@ -77,6 +82,7 @@ DRAWN: Mapping[str, tuple[Column, ...]] = {
     "starts": STARTS,
     "waits": WAITS,
     "kills": KILLS,
+    "cut off": CUT_OFF,
     "first": FIRST,
 }
 """By the name of the marker between which a table is drawn."""
@@ -95,8 +101,9 @@ class Grid:
 
 
 def grid(found: Standings, columns: Sequence[Column]) -> Grid:
-    """A row for each peer that has a figure."""
-    cells = {name: [_cell(found, name, metrics) for _, metrics in columns] for name in EVERY}
+    """A row for each peer, or setting that is tried, that has a figure."""
+    names = dict.fromkeys([*EVERY, *(each.contender for each in found.results)])
+    cells = {name: [_cell(found, name, metrics) for _, metrics in columns] for name in names}
     rows = [[name, *row] for name, row in cells.items() if set(row) != {_NONE}]
     return Grid(["", *(title for title, _ in columns)], rows)
 
@@ -125,8 +132,9 @@ def show(found: Standings) -> None:
     """Print every table, then every figure that is wrong."""
     console = Console(width=max(160, Console().width))
     for name, columns in DRAWN.items():
-        if name != "first":
-            console.print(_rich(name, grid(found, columns)))
+        drawn = grid(found, columns)
+        if name != "first" and drawn.rows:
+            console.print(_rich(name, drawn))
     for each in found.results:
         if each.metric.endswith("wrong") and each.value:
             console.print(f"{each.contender}: {each.metric}: {each.value:,.0f} {each.unit}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,20 +18,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many events were answered, never ended and are forgotten (`lost`), are unfinished by the
+    """Which events were answered, never ended and are forgotten (`lost`), are unfinished by the
     peer's own account (`stuck`), had their effect more than once (`doubled`), began more than once
     though they never wait (`repeated`), and were never sent (`unknown`)."""
 
-    lost: int
-    stuck: int
-    doubled: int
-    repeated: int
-    unknown: int
+    lost: Set[str] = frozenset()
+    stuck: Set[str] = frozenset()
+    doubled: Set[str] = frozenset()
+    repeated: Set[str] = frozenset()
+    unknown: Set[str] = frozenset()
 
     @property
     def wrong(self) -> int:
-        """Faults of a run in which nothing was killed."""
-        return self.lost + self.stuck + self.doubled + self.repeated + self.unknown
+        """How many faults a run has in which nothing was killed."""
+        every = (self.lost, self.stuck, self.doubled, self.repeated, self.unknown)
+        return sum(map(len, every))
 
 
 class Journal:
@@ -75,14 +76,17 @@ class Journal:
         for line in self.lines():
             counts[line.kind][line.event_id] += 1
         starts = counts["start"]
-        waited = counts["woke"]
         return Verdict(
-            lost=len(set(answered) - counts["end"].keys() - set(left)),
-            stuck=len(set(left)),
-            doubled=sum(count > 1 for count in counts["effect"].values()),
-            repeated=sum(count > 1 and each not in waited for each, count in starts.items()),
-            unknown=len(_roots(starts) - set(sent)),
+            lost=set(answered) - counts["end"].keys() - set(left),
+            stuck=set(left),
+            doubled=_more_than_once(counts["effect"]),
+            repeated=_more_than_once(starts) - counts["woke"].keys(),
+            unknown=_roots(starts) - set(sent),
         )
+
+
+def _more_than_once(counts: Counter[str]) -> set[str]:
+    return {each for each, count in counts.items() if count > 1}
 
 
 def _roots(event_ids: Collection[str]) -> set[str]:

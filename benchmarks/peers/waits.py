@@ -5,7 +5,7 @@ They run on processes that have done nothing else, so that memory is theirs alon
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 
 from harness import Result
 from jobs_run import Meter, Seconds, difference
@@ -63,7 +63,7 @@ def _woken_slowly(stage: Stage, title: str, wakes: Sequence[Webhook]) -> Iterato
 
 def _woken(
     stage: Stage, title: str, wakes: Sequence[Webhook]
-) -> Generator[Result, None, tuple[Seconds, list[str]]]:
+) -> Generator[Result, None, tuple[Seconds, Collection[str]]]:
     """How fast all others wake; returns what that took, and what has not ended."""
     ended = stage.journal.count("end")
     meter = Meter(stage.system.spent())

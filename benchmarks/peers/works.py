@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness import Result
@@ -80,8 +80,8 @@ class Stage:
                 raise Stalled(f"{found} of {count} lines `{kind}` are there")
             time.sleep(POLL_SECONDS)
 
-    def settled(self, seconds: float = 60.0) -> list[str]:
-        """What the peer calls unfinished, once that is nothing or the time is up."""
+    def settled(self, seconds: float = 60.0) -> Mapping[str, str]:
+        """What the peer calls unfinished, by state, once that is nothing or the time is up."""
         deadline = time.monotonic() + seconds
         while (left := self.system.unfinished()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -89,7 +89,7 @@ class Stage:
         return left
 
     def judged(
-        self, answered: Collection[str], sent: Sequence[Webhook], left: Sequence[str]
+        self, answered: Collection[str], sent: Sequence[Webhook], left: Collection[str]
     ) -> Verdict:
         """What became of these events, of which the peer calls `left` unfinished."""
         known = {self.peer.named(each): each.event_id for each in sent}
@@ -226,7 +226,7 @@ def wrong(
     title: str,
     answered: Collection[str],
     sent: Sequence[Webhook],
-    left: Sequence[str],
+    left: Collection[str],
 ) -> Result:
     """How many faults the checker found; a work that has one has no figure."""
     found = stage.judged(answered, sent, left).wrong

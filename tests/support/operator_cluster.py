@@ -455,16 +455,16 @@ class RunningOperator:
 
     def shows(self, path: str, **expected: Any) -> dict[str, Any]:
         """The object at a path, once its members are as expected."""
-        last = Any
+        last: Any = None
 
         def matching() -> dict[str, Any] | None:
             nonlocal last
             try:
-                last = self.get(path)
+                last = found = self.get(path)
             except CallFailed as error:
                 last = error
                 return None
-            return last if last.items() >= expected.items() else None
+            return found if found.items() >= expected.items() else None
 
         try:
             return eventually(matching, what=f"{path} shows {expected}")

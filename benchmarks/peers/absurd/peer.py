@@ -29,7 +29,7 @@ def parts(place: Place) -> Iterator[Part]:
     run([absurdctl, "init", "-d", address], place, env)
     for queue in ("default", "children"):
         run([absurdctl, "create-queue", "-d", address, queue], place, env)
-    names = ("concurrency", "batch", "claim", "poll", "children_poll")
+    names = ("concurrency", "batch", "claim", "asking", "poll", "children_poll")
     worker = [str(python), "-m", "peers.absurd.worker"]
     worker += [settings[f"worker.{name}"] for name in names]
     for number in range(int(settings["workers"])):
@@ -52,6 +52,7 @@ PEER = Peer(
         "worker.concurrency": "10",
         "worker.batch": "10",
         "worker.claim": "15",
+        "worker.asking": "4",
         "worker.poll": "0.05",
         "worker.children_poll": "0.25",
         "front.connections": "8",
@@ -59,6 +60,7 @@ PEER = Peer(
     swept={
         "workers": ("1", "3"),
         "worker.concurrency": ("4", "20"),
+        "worker.asking": ("1", "8"),
         "worker.poll": ("0.02", "0.25"),
         "worker.children_poll": ("0.05",),
         "front.connections": ("4", "16"),

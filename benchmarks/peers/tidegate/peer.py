@@ -101,26 +101,33 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _unfinished(url: str) -> list[str]:
+def _unfinished(url: str) -> dict[str, str]:
     """The jobs that the operator lists in a state that is no end, also those in `needs_review`.
 
     What it has not read yet it does not list; but of a work that goes on it has read some jobs'
     beginning and not their end.
     """
-    return [str(job["job_id"]) for status in LIVE for job in _page(url, status)]
+    return {str(job["job_id"]): status for status in LIVE for job in _listed(url, status)}
 
 
 def _named(webhook: Webhook) -> str:
     return event_job_id(webhook.tenant, "bench", webhook.event_id)
 
 
-def _page(url: str, status: str) -> list[Any]:
-    """At most 200 jobs of a state."""
-    query = urlencode({"status": status, "limit": 200})
-    asked = Request(f"{url}/v1/jobs?{query}", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+def _listed(url: str, status: str) -> Iterator[Any]:
+    """All jobs of a state, page by page."""
+    asked, cursor = {"status": status, "limit": 200}, ""
+    while cursor is not None:
+        more = {"cursor": cursor} if cursor else {}
+        page = _page(f"{url}/v1/jobs?{urlencode(asked | more)}")
+        yield from page["jobs"]
+        cursor = page["next_cursor"]
+
+
+def _page(url: str) -> Any:
+    asked = Request(url, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
     with urlopen(asked, timeout=30) as answer:
-        jobs: list[Any] = json.load(answer)["jobs"]
-    return jobs
+        return json.load(answer)
 
 
 FUSED = Peer(
