@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 SECRET = b"signs the benchmark's bodies"
-TENANTS = [f"tenant{number}" for number in range(20)]
+TENANTS = tuple(f"tenant{number}" for number in range(20))
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples" / "github"
 """Real bodies that GitHub sends, where they are at hand."""
 

@@ -27,6 +27,7 @@ from contenders.environments import Unavailable
 from harness import Result, arguments, report, variants
 from jobs_run import Stalled
 from outside import HERE
+from webhook_requests import TENANTS
 
 from peers import works
 from peers.contract import Peer, Place
@@ -45,7 +46,7 @@ class Work:
     """What is measured.
 
     `size` is in jobs, or seconds with `timed`. `titles` are how its figures begin. `apart` are
-    works on processes of their own.
+    works on processes of their own. `tenants` is how many there are.
     """
 
     measure: works.Measure
@@ -53,11 +54,13 @@ class Work:
     titles: Sequence[str]
     timed: bool = False
     apart: bool = False
+    tenants: int = len(TENANTS)
 
 
 WORKS: Mapping[str, Work] = {
     "idle": Work(works.idle, 10, ("idle",), timed=True),
     "plain": Work(works.plain, 5_000, ("no-op", "resident")),
+    "tenants": Work(works.many_tenants, 5_000, ("2,000 tenants",), apart=True, tenants=2_000),
     "effect": Work(works.one_effect, 3_000, ("one effect",)),
     "rates": Work(works.at_rates, 10, ("50/s", "200/s", "400/s"), timed=True),
     "fan": Work(works.fan_out, 1_000, ("fan-out",)),
@@ -142,7 +145,9 @@ def measured(peer: Peer, names: list[str], scale: float) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="tidegate-peers-") as folder:
         journal = Journal(Path(folder) / "journal")
         try:
-            with running(peer, _place(peer, Path(folder), journal, effect)) as system:
+            place = _place(peer, Path(folder), journal, effect)
+            tenants = [f"tenant{number}" for number in range(WORKS[names[0]].tenants)]
+            with running(peer, replace(place, tenants=tenants)) as system:
                 stage = works.Stage(peer, system, journal)
                 list(works.one_effect(stage, int(WARM * min(1.0, scale))))
                 for name in names:

@@ -8,6 +8,8 @@ from pathlib import Path
 from pwd import struct_passwd
 from typing import Literal
 
+from webhook_requests import TENANTS
+
 from peers.webhooks import Webhook
 
 Role = Literal["front", "worker", "server", "store"]
@@ -19,12 +21,14 @@ Settings = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a peer runs: its folder, the port of its front, what its processes have in common."""
+    """Where a peer runs: its folder, the port of its front, what its processes have in common, and
+    whose webhooks come."""
 
     folder: Path
     port: int
     env: Mapping[str, str]
     settings: Settings
+    tenants: Sequence[str] = TENANTS
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,14 @@ KILLS: tuple[Column, ...] = (
         for role in ("worker", "server", "store", "front")
     ),
 )
+TENANTS: tuple[Column, ...] = (
+    ("no-op jobs/s, 20 tenants", ("no-op",)),
+    ("2,000 tenants", ("2,000 tenants",)),
+    ("us/job, 20 tenants", (f"no-op, {_PROCESSOR}",)),
+    ("2,000 tenants", (f"2,000 tenants, {_PROCESSOR}",)),
+    ("resident, MiB, 20 tenants", ("resident",)),
+    ("2,000 tenants", ("2,000 tenants, resident",)),
+)
 _FAULTS = ("lost", "doubled effects", "stuck")
 CUT_OFF: tuple[Column, ...] = tuple(
     (f"by {role}", tuple(f"kills, {what}, of it after {role}" for what in _FAULTS))
@@ -81,11 +90,19 @@ DRAWN: Mapping[str, tuple[Column, ...]] = {
     "cost": COST,
     "starts": STARTS,
     "waits": WAITS,
+    "tenants": TENANTS,
     "kills": KILLS,
     "cut off": CUT_OFF,
     "first": FIRST,
 }
 """By the name of the marker between which a table is drawn."""
+PARTS: Mapping[str, str] = {
+    "no-op, us/job": "no-op",
+    "one effect, us/job": "one effect",
+    "idle, ms/s": "idle",
+    "resident, MiB": "resident",
+}
+"""For each column of the table of processes the work."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +135,27 @@ def conditions(found: Standings) -> Grid:
     return Grid(["", "licence", "versions", "an answered webhook survives", "settings"], rows)
 
 
+def parts(found: Standings) -> Grid:
+    """What the processes of each peer take."""
+    cells = {name: [_by_part(found, name, work) for work in PARTS.values()] for name in EVERY}
+    return Grid(["", *PARTS], [[name, *row] for name, row in cells.items()])
+
+
+def _by_part(found: Standings, peer: str, work: str) -> str:
+    """The figure of each process, those of several workers together."""
+    before, figures = f"{work}, of it ", Counter[str]()
+    for each in found.results:
+        if each.contender == peer and each.metric.startswith(before):
+            figures[each.metric.removeprefix(before).rstrip("-0123456789")] += round(each.value)
+    return ", ".join(f"{part} {value:,}" for part, value in figures.items())
+
+
 def draw(page: Path, found: Standings) -> None:
     """Write the tables of a page anew, each between its markers `<!-- peers: NAME -->`."""
     text = page.read_text()
     for name, columns in DRAWN.items():
         text = _between(text, name, grid(found, columns).markdown())
+    text = _between(text, "parts", parts(found).markdown())
     text = _between(text, "conditions", conditions(found).markdown())
     said = "\n".join(f"- {run.when}" for run in found.runs)
     page.write_text(_between(text, "when", said))

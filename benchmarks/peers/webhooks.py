@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -30,10 +31,13 @@ class Webhook:
         return request(self.tenant, "bench", {"X-Signature": self.signature}, self.body)
 
 
-def made(type_: str, count: int, jobs: int = 0) -> list[Webhook]:
+def made(type_: str, count: int, jobs: int = 0, tenants: Sequence[str] = TENANTS) -> list[Webhook]:
     """Events of a type, each about a subject of its own, over all tenants in turn."""
     run = os.urandom(4).hex()
-    return [_made(type_, run, number, jobs) for number in range(count)]
+    return [
+        _made(type_, f"{run}-{number}", tenants[number % len(tenants)], jobs)
+        for number in range(count)
+    ]
 
 
 def answers(asked: list[Webhook]) -> list[Webhook]:
@@ -41,9 +45,8 @@ def answers(asked: list[Webhook]) -> list[Webhook]:
     return [_answer(each) for each in asked]
 
 
-def _made(type_: str, run: str, number: int, jobs: int) -> Webhook:
-    event_id, subject = f"evt-{run}-{number}", f"case-{run}-{number}"
-    return _webhook(type_, event_id, TENANTS[number % len(TENANTS)], {"id": subject, "jobs": jobs})
+def _made(type_: str, name: str, tenant: str, jobs: int) -> Webhook:
+    return _webhook(type_, f"evt-{name}", tenant, {"id": f"case-{name}", "jobs": jobs})
 
 
 def _answer(asked: Webhook) -> Webhook:

@@ -130,6 +130,15 @@ def plain(stage: Stage, count: int) -> Iterator[Result]:
         yield Result(stage.name, f"resident, of it {part}", round(mib), "MiB")
 
 
+def many_tenants(stage: Stage, count: int) -> Iterator[Result]:
+    """The same of all tenants that there are, who are many."""
+    tenants = stage.system.place.tenants
+    title = f"{len(tenants):,} tenants"
+    yield from _flood(stage, title, made("plain.made", count, tenants=tenants))
+    resident = sum(stage.system.resident().values())
+    yield Result(stage.name, f"{title}, resident", round(resident), "MiB")
+
+
 def one_effect(stage: Stage, count: int) -> Iterator[Result]:
     """Jobs with one call of a tool."""
     yield from _flood(stage, "one effect", made("effect.made", count))

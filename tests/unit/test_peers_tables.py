@@ -22,7 +22,7 @@ def test_a_page_has_the_tables_of_the_kept_figures(page: Path, tmp_path: Path) -
 
 def test_every_table_is_on_a_page() -> None:
     text = "".join(page.read_text() for page in PAGES)
-    for name in (*DRAWN, "conditions", "when"):
+    for name in (*DRAWN, "parts", "conditions", "when"):
         assert f"<!-- peers: {name} -->" in text
         assert f"<!-- /peers: {name} -->" in text
 

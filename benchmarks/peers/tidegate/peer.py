@@ -90,7 +90,8 @@ def _stages(place: Place, settings: Settings, placed: tuple[Member, ...]) -> Ite
         asked = partial(_unfinished, urls["operator"]) if stage == "operator" else None
         ready = partial(_is_ready, spec.ready_url)
         yield Part(stage, ROLES.get(stage, "server"), spec.argv, ready, spec.env, unfinished=asked)
-    asyncio.run(create_sources(urls["operator"], ADMIN_TOKEN, urls["ingress"]))
+    to_all = create_sources(urls["operator"], ADMIN_TOKEN, urls["ingress"], place.tenants)
+    asyncio.run(to_all)
 
 
 def _is_ready(url: str) -> bool:
