@@ -35,6 +35,7 @@ from peers.every import EVERY
 from peers.kills import EFFECT_SECONDS, RATE, SECONDS, kills
 from peers.rows import read, run_of, standings
 from peers.running import running
+from peers.storm import storm
 from peers.tables import draw, show
 from peers.verdict import Journal
 from peers.waits import many_waits, waits
@@ -60,11 +61,13 @@ class Work:
 WORKS: Mapping[str, Work] = {
     "idle": Work(works.idle, 10, ("idle",), timed=True),
     "plain": Work(works.plain, 5_000, ("no-op", "resident")),
-    "tenants": Work(works.many_tenants, 5_000, ("2,000 tenants",), apart=True, tenants=2_000),
+    "tenants": Work(
+        works.many_tenants, 5_000, ("20 tenants", "2,000 tenants"), apart=True, tenants=2_000
+    ),
     "effect": Work(works.one_effect, 3_000, ("one effect",)),
     "rates": Work(works.at_rates, 10, ("50/s", "200/s", "400/s"), timed=True),
     "fan": Work(works.fan_out, 1_000, ("fan-out",)),
-    "storm": Work(works.storm, 10_000, ("storm",)),
+    "storm": Work(storm, 10_000, ("storm",)),
     "waits": Work(waits, 2_000, ("waits",), apart=True),
     "many waits": Work(many_waits, 20_000, ("20,000 waits",), apart=True),
     "most waits": Work(many_waits, 100_000, ("100,000 waits",), apart=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peers.absurd.peer import PEER as ABSURD
 from peers.celery.peer import EARLY, LATE
 from peers.contract import Peer
-from peers.dbos.peer import DBOS
+from peers.dbos.peer import DBOS, TOGETHER
 from peers.procrastinate.peer import PEER as PROCRASTINATE
 from peers.restate.peer import PEER as RESTATE
 from peers.temporal.peer import LOCAL, REMOTE
@@ -21,6 +21,7 @@ EVERY: dict[str, Peer] = {
         PROCRASTINATE,
         ABSURD,
         DBOS,
+        TOGETHER,
         RESTATE,
         REMOTE,
         LOCAL,

@@ -39,8 +39,9 @@ PATIENCE_SECONDS = 90.0
 
 @dataclass
 class Sent:
-    """When each event was answered, and when which role was killed."""
+    """When each event was first sent, when it was answered, and when which role was dead."""
 
+    tried: dict[str, float] = field(default_factory=dict)
     answered: dict[str, float] = field(default_factory=dict)
     killed: list[tuple[Role, float]] = field(default_factory=list)
 
@@ -57,10 +58,11 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
     figures = {"lost": verdict.lost, "doubled effects": verdict.doubled, "stuck": verdict.stuck}
     for title, found in {**figures, "run again": verdict.repeated}.items():
         yield Result(stage.name, f"kills, {title}", len(found), "jobs")
-        for role, count in _cut_off(stage, sent, found).items():
-            yield Result(stage.name, f"kills, {title}, of it after {role}", count, "jobs")
-    for state, count in Counter(left.values()).items():
-        yield Result(stage.name, f"kills, stuck, of it {state}", count, "jobs")
+        for role, cut_off in _cut_off(stage, sent, found).items():
+            yield Result(stage.name, f"kills, {title}, of it after {role}", cut_off, "jobs")
+    for state, stuck in Counter(left.values()).items():
+        yield Result(stage.name, f"kills, stuck, of it {state}", stuck, "jobs")
+    yield Result(stage.name, "kills, sent", count, "webhooks")
     yield Result(stage.name, "kills, unanswered", count - len(sent.answered), "webhooks")
     for role, seconds in _moves_again(stage, sent).items():
         again = round(statistics.median(seconds), 1)
@@ -104,6 +106,7 @@ async def _deliver(session: ClientSession, webhook: Webhook, sent: Sent, began: 
     """Send a webhook until it is answered, once a second."""
     headers = {"X-Signature": webhook.signature, "Content-Type": "application/json"}
     path = f"/v1/hooks/{webhook.tenant}/bench"
+    sent.tried[webhook.event_id] = time.time()
     while time.monotonic() < began + SECONDS + PATIENCE_SECONDS:
         try:
             async with session.post(path, data=webhook.body, headers=headers) as answer:
@@ -119,10 +122,10 @@ async def _kill_all(stage: Stage, sent: Sent, began: float) -> None:
     for number, role in enumerate(ROLES * CYCLES):
         parts, at = stage.system.of(role), FIRST_SECONDS + PAUSE_SECONDS * number
         await asyncio.sleep(max(0.0, began + at - time.monotonic()))
-        if parts:
-            sent.killed.append((role, time.time()))
         for part in parts:
             stage.system.kill(part)
+        if parts:
+            sent.killed.append((role, time.time()))
 
 
 def _await_the_end(stage: Stage, sent: Sent) -> Mapping[str, str]:
@@ -133,15 +136,15 @@ def _await_the_end(stage: Stage, sent: Sent) -> Mapping[str, str]:
         if not left:
             break
         time.sleep(POLL_SECONDS * 10)
-    return stage.settled(seconds=0 if time.monotonic() >= deadline else 30)
+    return stage.settled(max(0.0, deadline - time.monotonic()))
 
 
 def _cut_off(stage: Stage, sent: Sent, event_ids: Iterable[str]) -> Mapping[Role, int]:
     """How many of these events each role's kills cut off, as far as times can tell.
 
-    That is the first kill after the handler began, or after the answer if it never did.
+    That is the first kill after the handler began, or after the webhook was sent if it never did.
     """
-    starts = sent.answered | stage.journal.firsts("start")
+    starts = sent.tried | stage.journal.firsts("start")
     found = Counter(dict.fromkeys((role for role, _ in sent.killed), 0))
     for each in event_ids:
         found.update([role for role, at in sent.killed if at > starts.get(each, at)][:1])

@@ -89,6 +89,12 @@ class Running:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+    def restart(self, role: Role) -> None:
+        """Kill the parts that have a role, and start them again, ready."""
+        for part in self.of(role):
+            self.kill(part)
+            self.start(part)
+
     def runs(self, part: Part) -> bool:
         """Whether a part's process has not ended."""
         return self.processes[part.name].poll() is None

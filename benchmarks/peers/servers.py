@@ -23,7 +23,13 @@ from peers.contract import Part, Place
 from streams.broker.ports import HOST, pick_free
 
 REDIS = {"appendonly": "yes", "appendfsync": "no", "save": ""}
-POSTGRES = {"fsync": "off", "synchronous_commit": "on", "shared_buffers": "256MB"}
+POSTGRES = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "on",
+    "shared_buffers": "256MB",
+}
+"""Without fsync whole pages in the log protect nothing: both are about a loss of power."""
 
 
 def redis(place: Place) -> tuple[Part, str]:

@@ -28,8 +28,8 @@ SPEED: tuple[Column, ...] = (
 )
 COST: tuple[Column, ...] = (
     ("no-op, us/job", (f"no-op, {_PROCESSOR}",)),
-    ("at 50/s", (f"50/s, {_PROCESSOR}",)),
-    ("at 400/s", (f"400/s, {_PROCESSOR}",)),
+    ("at 50/s, us/job", (f"50/s, {_PROCESSOR}",)),
+    ("at 400/s, us/job", (f"400/s, {_PROCESSOR}",)),
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
     ("storm, us/webhook", (f"storm, {_PROCESSOR}",)),
     ("park and wake, us/job", (f"waits, {_PROCESSOR}",)),
@@ -60,6 +60,7 @@ WAITS: tuple[Column, ...] = (
     ),
 )
 KILLS: tuple[Column, ...] = (
+    ("webhooks sent", ("kills, sent",)),
     *((what, (f"kills, {what}",)) for what in ("lost", "doubled effects", "stuck", "run again")),
     *(
         (f"moves after {role}, s", (f"kills, moves again after {role}",))
@@ -67,12 +68,11 @@ KILLS: tuple[Column, ...] = (
     ),
 )
 TENANTS: tuple[Column, ...] = (
-    ("no-op jobs/s, 20 tenants", ("no-op",)),
-    ("2,000 tenants", ("2,000 tenants",)),
-    ("us/job, 20 tenants", (f"no-op, {_PROCESSOR}",)),
-    ("2,000 tenants", (f"2,000 tenants, {_PROCESSOR}",)),
-    ("resident, MiB, 20 tenants", ("resident",)),
-    ("2,000 tenants", ("2,000 tenants, resident",)),
+    ("no-op jobs/s of 20", ("20 tenants",)),
+    ("of 2,000", ("2,000 tenants",)),
+    ("us/job of 20", (f"20 tenants, {_PROCESSOR}",)),
+    ("us/job of 2,000", (f"2,000 tenants, {_PROCESSOR}",)),
+    ("resident, MiB", ("2,000 tenants, resident",)),
 )
 _FAULTS = ("lost", "doubled effects", "stuck")
 CUT_OFF: tuple[Column, ...] = tuple(
@@ -82,8 +82,8 @@ CUT_OFF: tuple[Column, ...] = tuple(
 FIRST: tuple[Column, ...] = (
     *SPEED[:2],
     ("one effect, us/job", (f"one effect, {_PROCESSOR}",)),
-    ("start at 200/s, p50, ms", ("200/s, answer to handler p50",)),
-    *KILLS[:3],
+    STARTS[0],
+    *KILLS[1:4],
 )
 DRAWN: Mapping[str, tuple[Column, ...]] = {
     "speed": SPEED,

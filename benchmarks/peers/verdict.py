@@ -66,18 +66,24 @@ class Journal:
         return found
 
     def verdict(
-        self, answered: Collection[str], sent: Collection[str], left: Collection[str] = ()
+        self,
+        answered: Collection[str],
+        sent: Collection[str],
+        left: Collection[str] = (),
+        calling: Collection[str] = (),
     ) -> Verdict:
         """Judge the events that were answered, among those that were sent.
 
-        `left` are those that the peer calls unfinished.
+        `left` are those that the peer calls unfinished, and `calling` those whose handlers call the
+        tool: without the call they have not ended, whatever their handler says.
         """
         counts = {kind: Counter[str]() for kind in ("start", "effect", "woke", "end")}
         for line in self.lines():
             counts[line.kind][line.event_id] += 1
         starts = counts["start"]
+        ended = counts["end"].keys() - (set(calling) - counts["effect"].keys())
         return Verdict(
-            lost=set(answered) - counts["end"].keys() - set(left),
+            lost=set(answered) - ended - set(left),
             stuck=set(left),
             doubled=_more_than_once(counts["effect"]),
             repeated=_more_than_once(starts) - counts["woke"].keys(),

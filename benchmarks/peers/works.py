@@ -11,6 +11,7 @@ from harness import Result
 from http_load import Answers, closed, open_loop
 from jobs_run import Meter, Seconds, Stalled
 from outside import percentiles
+from webhook_requests import TENANTS
 
 from peers.contract import Peer
 from peers.running import Running
@@ -94,7 +95,8 @@ class Stage:
         """What became of these events, of which the peer calls `left` unfinished."""
         known = {self.peer.named(each): each.event_id for each in sent}
         unfinished = [known.get(name, name) for name in left]
-        return self.journal.verdict(answered, known.values(), unfinished)
+        calling = {each.event_id for each in sent if each.type == "effect.made"}
+        return self.journal.verdict(answered, known.values(), unfinished, calling)
 
     def busy(self) -> Seconds:
         """How many cores each part uses just now."""
@@ -131,12 +133,13 @@ def plain(stage: Stage, count: int) -> Iterator[Result]:
 
 
 def many_tenants(stage: Stage, count: int) -> Iterator[Result]:
-    """The same of all tenants that there are, who are many."""
+    """The same of a few tenants, where there are many; then of all of them."""
     tenants = stage.system.place.tenants
-    title = f"{len(tenants):,} tenants"
-    yield from _flood(stage, title, made("plain.made", count, tenants=tenants))
-    resident = sum(stage.system.resident().values())
-    yield Result(stage.name, f"{title}, resident", round(resident), "MiB")
+    for some in (tenants[: len(TENANTS)], tenants):
+        title = f"{len(some):,} tenants"
+        yield from _flood(stage, title, made("plain.made", count, tenants=some))
+        resident = sum(stage.system.resident().values())
+        yield Result(stage.name, f"{title}, resident", round(resident), "MiB")
 
 
 def one_effect(stage: Stage, count: int) -> Iterator[Result]:
@@ -177,20 +180,6 @@ def fan_out(stage: Stage, jobs: int) -> Iterator[Result]:
     yield Result(stage.name, f"fan-out of {jobs:,}", round(statistics.median(took), 2), "s")
     each = round(used / FANS / jobs * 1e6)
     yield Result(stage.name, f"fan-out, {PROCESSOR}", each, "us/job")
-
-
-def storm(stage: Stage, count: int) -> Iterator[Result]:
-    """Events with one effect each, and all of them twice more, as a vendor that replays days."""
-    stage.journal.clear()
-    webhooks = made("effect.made", count)
-    meter = Meter(stage.system.spent())
-    sent = stage.sent(webhooks * 3)
-    stage.until("end", count)
-    took = time.time() - sent.began
-    left, (spent, _) = stage.settled(), meter.read(stage.system.spent(), 0)
-    yield Result(stage.name, "storm", round(3 * count / took, 1), "webhooks/s")
-    yield from processor_time(stage, "storm", spent, 3 * count)
-    yield wrong(stage, "storm", sent.answered, webhooks, left)
 
 
 def idle(stage: Stage, seconds: int) -> Iterator[Result]:

@@ -23,12 +23,13 @@ def judged(
     answered: Sequence[str] = SENT,
     sent: Sequence[str] = SENT,
     left: Sequence[str] = (),
+    calling: Sequence[str] = (),
 ) -> Verdict:
     """What the checker says of a journal with these lines, a second apart."""
     journal = Journal(folder / "journal")
     text = "".join(f"{line} {moment}.5\n" for moment, line in enumerate(lines))
     journal.path.write_text(text)
-    return journal.verdict(answered, sent, left)
+    return journal.verdict(answered, sent, left, calling)
 
 
 def test_a_run_without_faults_is_clean(tmp_path: Path) -> None:
@@ -54,6 +55,12 @@ def test_each_fault_is_counted_as_what_it_is(
 ) -> None:
     assert judged(tmp_path, lines) == found
     assert found.wrong == 1
+
+
+def test_a_handler_that_ends_without_its_call_is_lost(tmp_path: Path) -> None:
+    lines = [line for line in CLEAN if line != "effect a"]
+    assert judged(tmp_path, lines, calling=SENT) == Verdict(lost={"a"})
+    assert judged(tmp_path, CLEAN, calling=SENT) == Verdict()
 
 
 def test_an_event_that_was_not_answered_may_be_missing_or_there(tmp_path: Path) -> None:

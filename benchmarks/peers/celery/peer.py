@@ -50,7 +50,7 @@ LATE = Peer(
         "worker.prefetch-multiplier": "4",
     },
     swept={
-        "worker.pool": ("prefork",),
+        "worker.pool": ("prefork", "gevent"),
         "worker.concurrency": ("2", "4", "20"),
         "worker.prefetch-multiplier": ("1", "32"),
         "redis.appendonly": ("no",),

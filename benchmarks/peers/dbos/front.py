@@ -36,7 +36,7 @@ class Front:
         options: dict[str, Any] = {
             "workflow_name": event.work,
             "queue_name": _QUEUES[event.work],
-            "workflow_id": _waiting(event) if event.work == "wait" else _own(event),
+            "workflow_id": waiting(event) if event.work == "wait" else own(event),
             "workflow_id_reuse_policy": "reject",
         }
         more = (event.jobs,) if event.work == "fan" else ()
@@ -49,7 +49,7 @@ class Front:
     async def _wake(self, event: Event) -> bool:
         """Send the message once for each event; whether it is new is not answered."""
         await self._client.send_async(
-            _waiting(event), event.body, "answered", idempotency_key=event.id
+            waiting(event), event.body, "answered", idempotency_key=event.id
         )
         return True
 
@@ -60,11 +60,11 @@ class Front:
         return [each.workflow_id for each in left]
 
 
-def _own(event: Event) -> str:
+def own(event: Event) -> str:
     return f"{event.tenant}:{event.id}"
 
 
-def _waiting(event: Event) -> str:
+def waiting(event: Event) -> str:
     return f"{event.tenant}:{event.subject}"
 
 

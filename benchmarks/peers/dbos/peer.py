@@ -1,4 +1,4 @@
-"""DBOS's row: a library on PostgreSQL, whose worker polls queues in tables.
+"""DBOS's rows: a library on PostgreSQL. Workers poll queues in tables, or the front runs all.
 
 Blocking workflows were tried too: they took as long as asynchronous ones, and a fan-out longer.
 """
@@ -6,6 +6,7 @@ Blocking workflows were tried too: they took as long as asynchronous ones, and a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from contenders.environments import python_with
@@ -29,8 +30,10 @@ def parts(place: Place) -> Iterator[Part]:
     for number in range(int(place.settings["workers"])):
         name = f"worker-{number}"
         yield Part(name, "worker", worker, lambda: True, {**env, "PEERS_DBOS_EXECUTOR": name})
-    front = [str(python), "-m", "peers.dbos.front", str(place.port)]
-    yield Part("front", "front", front, listening(place.port), env)
+    front = [str(python), "-m", f"peers.dbos.{settings['front']}", str(place.port)]
+    yield Part(
+        "front", "front", front, listening(place.port), {**env, "PEERS_DBOS_EXECUTOR": "front"}
+    )
 
 
 DBOS = Peer(
@@ -44,6 +47,7 @@ DBOS = Peer(
     keeps="SIGKILL of PostgreSQL, not a loss of power (`fsync=off`)",
     settings={
         "workers": "2",
+        "dbos.front": "front",
         "dbos.slots": "200",
         "dbos.poll": "0.05",
         "dbos.threads": "8",
@@ -59,4 +63,9 @@ DBOS = Peer(
         "dbos.threads": ("4", "16", "32"),
         "dbos.client": ("4", "16"),
     },
+)
+TOGETHER = replace(
+    DBOS,
+    name="DBOS, in the front",
+    settings={**DBOS.settings, "workers": "0", "dbos.front": "together"},
 )

@@ -85,11 +85,16 @@ wait: Any = DBOS.workflow(name="wait")(_wait)
 fan: Any = DBOS.workflow(name="fan")(_fan)
 
 
-async def main() -> None:
+async def launch() -> None:
+    """Run what this executor left, and what comes."""
     DBOS.launch()
     poll, slots = float(_settings["POLL"]), int(_settings["SLOTS"]) or None
     await DBOS.register_queue_async(JOBS, worker_concurrency=slots, polling_interval_sec=poll)
     await DBOS.register_queue_async(WAITS, polling_interval_sec=poll)
+
+
+async def main() -> None:
+    await launch()
     await asyncio.Event().wait()
 
 

@@ -11,7 +11,7 @@ app = App("peers")
 
 @app.job("plain")
 async def plain(ctx: Context) -> None:
-    event_id = _event_id(ctx)
+    event_id = await _event_id(ctx)
     note("start", event_id)
     note("end", event_id)
 
@@ -19,7 +19,7 @@ async def plain(ctx: Context) -> None:
 @app.job("effect")
 async def effect(ctx: Context) -> None:
     """The tool knows no keys: if the worker dies during the call, a person decides."""
-    event_id = _event_id(ctx)
+    event_id = await _event_id(ctx)
     note("start", event_id)
     await ctx.effect("tool", _call, key="call", event_id=event_id)
     note("end", event_id)
@@ -29,7 +29,7 @@ async def effect(ctx: Context) -> None:
 async def wait(ctx: Context) -> None:
     """The run ends at the wait, and another one begins at the first line."""
     assert ctx.event
-    event_id = _event_id(ctx)
+    event_id = await _event_id(ctx)
     note("start", event_id)
     await ctx.wait_for_event({"event_type": "wait.answered", "subject": ctx.event.subject})
     note("woke", event_id)
@@ -38,7 +38,7 @@ async def wait(ctx: Context) -> None:
 
 @app.job("fan")
 async def fan(ctx: Context) -> None:
-    event_id = _event_id(ctx)
+    event_id = await _event_id(ctx)
     note("start", event_id)
     jobs = (await ctx.json())["data"]["jobs"]
     children = [ctx.child("child", f"{event_id}/{number}") for number in range(jobs)]
@@ -53,10 +53,10 @@ async def child(ctx: Context) -> None:
     note("end", ctx.input)
 
 
-def _event_id(ctx: Context) -> str:
-    """The sender's own id of the event, which the generic preset takes for the dedup key."""
-    assert ctx.event
-    return ctx.event.dedup_key
+async def _event_id(ctx: Context) -> str:
+    """The sender's own id of the event, from the body, which other peers' handlers are given."""
+    event_id: str = (await ctx.json())["id"]
+    return event_id
 
 
 async def _call(event_id: str, idempotency_key: str) -> str:
