@@ -10,7 +10,14 @@ from pathlib import Path
 import orjson
 
 SECRET = b"signs the benchmark's bodies"
-TENANTS = tuple(f"tenant{number}" for number in range(20))
+
+
+def tenants_named(count: int) -> tuple[str, ...]:
+    """So many tenants, the same first ones always."""
+    return tuple(f"tenant{number}" for number in range(count))
+
+
+TENANTS = tenants_named(20)
 SAMPLES = Path(__file__).resolve().parents[2] / "shared" / "samples" / "github"
 """Real bodies that GitHub sends, where they are at hand."""
 

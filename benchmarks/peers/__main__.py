@@ -27,7 +27,7 @@ from contenders.environments import Unavailable
 from harness import Result, arguments, report, variants
 from jobs_run import Stalled
 from outside import HERE
-from webhook_requests import TENANTS
+from webhook_requests import TENANTS, tenants_named
 
 from peers import works
 from peers.contract import Peer, Place
@@ -148,9 +148,9 @@ def measured(peer: Peer, names: list[str], scale: float) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="tidegate-peers-") as folder:
         journal = Journal(Path(folder) / "journal")
         try:
-            place = _place(peer, Path(folder), journal, effect)
-            tenants = [f"tenant{number}" for number in range(WORKS[names[0]].tenants)]
-            with running(peer, replace(place, tenants=tenants)) as system:
+            tenants = tenants_named(WORKS[names[0]].tenants)
+            place = _place(peer, Path(folder), journal, effect, tenants)
+            with running(peer, place) as system:
                 stage = works.Stage(peer, system, journal)
                 list(works.one_effect(stage, int(WARM * min(1.0, scale))))
                 for name in names:
@@ -175,13 +175,15 @@ def told(name: str, stage: works.Stage, scale: float) -> Iterator[Result]:
     yield from results
 
 
-def _place(peer: Peer, folder: Path, journal: Journal, effect: float) -> Place:
+def _place(
+    peer: Peer, folder: Path, journal: Journal, effect: float, tenants: Sequence[str]
+) -> Place:
     env = {
         "PYTHONPATH": str(HERE),
         "PEERS_JOURNAL": str(journal.path),
         "PEERS_EFFECT_SECONDS": str(effect),
     }
-    return Place(folder, pick_free(), env, peer.settings)
+    return Place(folder, pick_free(), env, peer.settings, tenants)
 
 
 if __name__ == "__main__":

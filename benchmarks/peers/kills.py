@@ -56,10 +56,11 @@ def kills(stage: Stage, count: int = int(RATE * SECONDS)) -> Iterator[Result]:
         raise errors.exceptions[0] from errors
     verdict = stage.judged(sent.answered, webhooks, left)
     figures = {"lost": verdict.lost, "doubled effects": verdict.doubled, "stuck": verdict.stuck}
+    starts = stage.journal.firsts("start")
     for title, found in {**figures, "run again": verdict.repeated}.items():
         yield Result(stage.name, f"kills, {title}", len(found), "jobs")
-        for role, cut_off in _cut_off(stage, sent, found).items():
-            yield Result(stage.name, f"kills, {title}, of it after {role}", cut_off, "jobs")
+        for role, share in cut_off(sent, starts, found).items():
+            yield Result(stage.name, f"kills, {title}, of it after {role}", share, "jobs")
     for state, stuck in Counter(left.values()).items():
         yield Result(stage.name, f"kills, stuck, of it {state}", stuck, "jobs")
     yield Result(stage.name, "kills, sent", count, "webhooks")
@@ -139,15 +140,17 @@ def _await_the_end(stage: Stage, sent: Sent) -> Mapping[str, str]:
     return stage.settled(max(0.0, deadline - time.monotonic()))
 
 
-def _cut_off(stage: Stage, sent: Sent, event_ids: Iterable[str]) -> Mapping[Role, int]:
+def cut_off(
+    sent: Sent, starts: Mapping[str, float], event_ids: Iterable[str]
+) -> Mapping[Role, int]:
     """How many of these events each role's kills cut off, as far as times can tell.
 
     That is the first kill after the handler began, or after the webhook was sent if it never did.
     """
-    starts = sent.tried | stage.journal.firsts("start")
+    began = {**sent.tried, **starts}
     found = Counter(dict.fromkeys((role for role, _ in sent.killed), 0))
     for each in event_ids:
-        found.update([role for role, at in sent.killed if at > starts.get(each, at)][:1])
+        found.update([role for role, at in sent.killed if at > began.get(each, at)][:1])
     return found
 
 

@@ -23,7 +23,9 @@ def storm(stage: Stage, count: int) -> Iterator[Result]:
     stage.journal.clear()
     webhooks, new = made("effect.made", count), list[Webhook]()
     seconds, spent, answered = 0.0, Seconds(), dict[str, float]()
-    for _ in range(TIMES):
+    for number in range(TIMES):
+        if number:
+            stage.system.restart("front")
         last = made("effect.made", len(TENANTS))
         new += last
         meter = Meter(stage.system.spent())
@@ -34,7 +36,6 @@ def storm(stage: Stage, count: int) -> Iterator[Result]:
         answered |= sent.answered
         left, (used, _) = stage.settled(), meter.read(stage.system.spent(), 0)
         spent = {part: spent.get(part, 0.0) + used[part] for part in used}
-        stage.system.restart("front")
     yield Result(stage.name, "storm", round(TIMES * count / seconds, 1), "webhooks/s")
     yield from processor_time(stage, "storm", spent, TIMES * count)
     yield wrong(stage, "storm", answered, webhooks + new, left)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from peers.contract import Place
 from peers.every import EVERY
+from peers.kills import Sent, cut_off
 from peers.running import Running
 from peers.verdict import Journal, Verdict
 from peers.webhooks import made
@@ -103,3 +104,13 @@ def test_a_peer_names_jobs_its_own_way(tmp_path: Path) -> None:
         left = [peer.named(webhooks[0])]
         found = stage.judged({each.event_id for each in webhooks}, webhooks, left)
         assert (len(found.lost), len(found.stuck)) == (1, 1), peer.name
+
+
+def test_the_first_kill_after_a_handler_began_cut_it_off() -> None:
+    sent = Sent(
+        tried={"a": 1.0, "b": 2.0, "c": 6.0, "d": 9.0},
+        killed=[("worker", 5.0), ("store", 7.0), ("worker", 8.0)],
+    )
+    starts = {"a": 1.5, "b": 5.5, "d": 9.5}
+    found = cut_off(sent, starts, ["a", "b", "c", "d", "of another run"])
+    assert found == {"worker": 1, "store": 2}

@@ -30,7 +30,8 @@ def parts(place: Place) -> Iterator[Part]:
     for number in range(int(place.settings["workers"])):
         name = f"worker-{number}"
         yield Part(name, "worker", worker, lambda: True, {**env, "PEERS_DBOS_EXECUTOR": name})
-    front = [str(python), "-m", f"peers.dbos.{settings['front']}", str(place.port)]
+    module = "front" if int(place.settings["workers"]) else "together"
+    front = [str(python), "-m", f"peers.dbos.{module}", str(place.port)]
     yield Part(
         "front", "front", front, listening(place.port), {**env, "PEERS_DBOS_EXECUTOR": "front"}
     )
@@ -47,7 +48,6 @@ DBOS = Peer(
     keeps="SIGKILL of PostgreSQL, not a loss of power (`fsync=off`)",
     settings={
         "workers": "2",
-        "dbos.front": "front",
         "dbos.slots": "200",
         "dbos.poll": "0.05",
         "dbos.threads": "8",
@@ -67,5 +67,5 @@ DBOS = Peer(
 TOGETHER = replace(
     DBOS,
     name="DBOS, in the front",
-    settings={**DBOS.settings, "workers": "0", "dbos.front": "together"},
+    settings={**DBOS.settings, "workers": "0"},
 )
